@@ -1,13 +1,11 @@
-"""The recipes of `AlignedClassifier`: a loss, the offsets of its logits, and its annealing."""
+"""The recipes of `AlignedClassifier`: a loss and its annealing."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from torch import Tensor
-
 from evalign.core.metrics import Metric
 from evalign.core.rows import Task
-from evalign.losses import AlignedLoss, FocalLoss, LogitAdjustedLoss, MetricLoss
+from evalign.losses import AlignedLoss, FocalLoss, MetricLoss
 from evalign.losses.base import Loss
 from evalign.training import TemperatureAnnealing
 
@@ -18,40 +16,31 @@ class Recipe(NamedTuple):
     """How to train a network.
 
     Args:
-        loss: called as loss(logits, target, sample_weight=...).
-        offsets: one per class or label. softmax(logits + offsets), or sigmoid if multilabel, are
-            the probabilities.
+        loss: called as loss(logits, target, sample_weight=...). If it has `offsets`, probabilities
+            are softmax(logits + offsets), or sigmoid if multilabel.
         annealing: cools the loss and stops training; None for plain early stopping.
     """
 
     loss: Loss
-    offsets: Tensor
     annealing: TemperatureAnnealing | None = None
 
 
-# Class counts are (C,), or if multilabel (L, 2): the rows without and with each label.
 # The losses use ranks="own": an estimator trains on its own rows, even if other ranks train too.
 
 
-def aligned(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def aligned(metric: Metric, task: Task, patience: int | None) -> Recipe:
     """Cross-entropy and the metric together, see `AlignedLoss`."""
-    loss = AlignedLoss(metric, class_counts, ranks="own", task=_task(class_counts))
-    return Recipe(loss, loss.offsets)
+    return Recipe(AlignedLoss(metric, ranks="own", task=task))
 
 
-def cross_entropy(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
-    """Cross-entropy, the baseline. torch's own module does not take a weight per row."""
-    loss = (
-        FocalLoss(0.0, task="multilabel")
-        if _task(class_counts) == "multilabel"
-        else LogitAdjustedLoss(class_counts, tau=0.0, task="multiclass")
-    )
-    return Recipe(loss, class_counts.new_zeros(len(class_counts)))
+def cross_entropy(metric: Metric, task: Task, patience: int | None) -> Recipe:
+    """Cross-entropy, the baseline. Torch's own modules do not take a weight per row."""
+    return Recipe(FocalLoss(0.0, task=task))
 
 
-def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def east(metric: Metric, task: Task, patience: int | None) -> Recipe:
     """EAST to the letter: the metric loss of each batch, cooled from 0.2 by 0.9 (EAST 4.3)."""
-    loss = MetricLoss(metric, ranks="own", task=_task(class_counts))
+    loss = MetricLoss(metric, ranks="own", task=task)
     annealing = TemperatureAnnealing(
         loss,
         start=0.2,
@@ -61,14 +50,10 @@ def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
         coolings=2**31 if patience is None else COOLINGS,
         greater_is_better=metric.greater_is_better,
     )
-    return Recipe(loss, class_counts.new_zeros(len(class_counts)), annealing)
+    return Recipe(loss, annealing)
 
 
-def _task(class_counts: Tensor) -> Task:
-    return "multilabel" if class_counts.ndim == 2 else "multiclass"
-
-
-RECIPES: dict[str, Callable[[Metric, Tensor, int | None], Recipe]] = {
+RECIPES: dict[str, Callable[[Metric, Task, int | None], Recipe]] = {
     "aligned": aligned,
     "cross_entropy": cross_entropy,
     "east": east,

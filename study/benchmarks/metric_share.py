@@ -1,4 +1,4 @@
-"""What the factor of the metric's gradient brings with many classes (`AlignedLoss`).
+"""What the factor of the metric's gradient brings with many classes (`CountedLoss`).
 
     EVALIGN_DATA=FOLDER python study/benchmarks/metric_share.py --out OUT.json
 
@@ -19,20 +19,17 @@ from unittest import mock
 import torch
 from evalign_study.records.made import made
 from evalign_study.records.run import Run
+from evalign_study.refuted.counted import CountedLoss
 from evalign_study.suite import plan
 from evalign_study.trainers import recipe, tailed
 
-import evalign
 from evalign.core.numerics import safe_ratio
 
 GOALS = ("f1", "mcc")
 
 
-class Scaled(evalign.AlignedLoss):
-    """The loss with the factor: ½ over the soft accuracy, at least 1 and at most half the classes.
-
-    A subclass does not take the fused path.
-    """
+class Scaled(CountedLoss):
+    """The loss with the factor: ½ over the soft accuracy, between 1 and half the classes."""
 
     def loss_from_sums(self, sums: Any) -> torch.Tensor:
         loss = super().loss_from_sums(sums)
@@ -44,7 +41,7 @@ class Scaled(evalign.AlignedLoss):
         return loss + (factor - 1) * (metric - metric.detach())
 
 
-LOSSES = {"with": Scaled, "without": evalign.AlignedLoss}
+LOSSES = {"with": Scaled, "without": CountedLoss}
 
 
 def runs(images: bool, split: int) -> list[Run]:
@@ -68,7 +65,7 @@ def main() -> None:
     scores = []
     for split in asked.splits:
         for name, loss in LOSSES.items():
-            with mock.patch("evalign.losses.AlignedLoss", loss):
+            with mock.patch("evalign_study.trainers.methods.CountedLoss", loss):
                 todo = runs(asked.images, split)
                 records = map(tailed.train, todo) if asked.images else recipe.train(todo)
                 records = list(records)

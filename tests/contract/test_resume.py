@@ -18,7 +18,7 @@ CASES = {
         {
             "metric": ("f2_macro", "loss.metric was .*beta=1.0.* and is now .*beta=2.0"),
             "threshold": ([0.5, 0.5, 0.5], r"loss.threshold was None and is now '\[0.5, "),
-            "statistics": ("running", "loss.statistics was 'batch' and is now 'running'"),
+            "momentum": (0.1, "loss.momentum was None and is now 0.1"),
         },
     ),
     "AUROCLoss": (
@@ -26,12 +26,11 @@ CASES = {
         {"thresholds": ([0.5], r"loss.thresholds was .*0.9, .* is now .*\[0.5\]")},
     ),
     "AlignedLoss": (
-        partial(losses.AlignedLoss, metric="f1_macro", class_counts=[3, 2, 1]),
+        partial(losses.AlignedLoss, metric="f1_macro", class_shares=[3, 2, 1]),
         {
             "ignore_index": (-1, "loss.ignore_index was -100 and is now -1"),
-            "metric": ("f2_macro", "loss.metric_loss.metric was .*beta=1.0.* now .*beta=2.0"),
-            "class_counts": ([9, 2, 1], r"loss.class_counts was '\[3.*\]' and is now '\[9.*\]'"),
-            "labels": ([1], r"loss.metric_loss.metric was .* and is now .*labels=\(1,\)"),
+            "metric": ("f2_macro", "loss.metric was .*beta=1.0.* now .*beta=2.0"),
+            "class_shares": ([9, 2, 1], r"loss.class_shares was '\[3.*\]' and is now '\[9.*\]'"),
         },
     ),
 }
@@ -94,7 +93,7 @@ def test_another_argument_or_buffer_is_refused(name, tmp_path):
 )
 def test_what_a_metric_loss_is_made_with(tmp_path, made_with, changed, text):
     def make(**given):
-        return losses.MetricLoss("f1_macro", statistics="running", task="binary", **given)
+        return losses.MetricLoss("f1_macro", task="binary", **({"momentum": 0.1} | given))
 
     train(tmp_path / "run", make(**made_with), resume=False)
     assert len(train(tmp_path / "run", make(**made_with), resume=True)) == 2
@@ -104,7 +103,7 @@ def test_what_a_metric_loss_is_made_with(tmp_path, made_with, changed, text):
 
 def test_the_very_loss_whose_state_has_moved_is_accepted(tmp_path):
     """The temperature has cooled and the running statistics are no longer empty."""
-    loss = losses.MetricLoss("f1_macro", statistics="running")
+    loss = losses.MetricLoss("f1_macro", momentum=0.1)
     annealing = TemperatureAnnealing(loss, patience=1, coolings=100)
 
     def stop(record):

@@ -4,6 +4,7 @@ import numpy as np
 from torch import nn
 
 from evalign.estimator import AlignedClassifier
+from evalign.recipes import RECIPES
 
 
 class SmallNetwork:
@@ -20,6 +21,18 @@ def quick(metric="f1_macro", **arguments):
     """Make a classifier with a small network, few epochs and a high learning rate."""
     quick = {"network": SmallNetwork(), "epochs": 5, "batch_size": 64, "learning_rate": 0.03}
     return AlignedClassifier(metric, **({"random_state": 0, "device": "cpu"} | quick | arguments))
+
+
+def noted_losses(monkeypatch):
+    """Return a list that grows by the loss of every classifier that is trained."""
+    losses, aligned = [], RECIPES["aligned"]
+
+    def noted(*given):
+        losses.append((recipe := aligned(*given)).loss)
+        return recipe
+
+    monkeypatch.setitem(RECIPES, "aligned", noted)
+    return losses
 
 
 def imbalanced(rows=600, *, classes=2, seed=0):

@@ -228,13 +228,15 @@ def test_the_score_of_an_epoch_among_three_classes_follows_the_best_rule(metric)
     """It is a quick look, below what a search finds, but it puts networks in the same order."""
     generator = torch.Generator().manual_seed(0)
     y, noise = torch.arange(600) % 3, torch.randn(600, 3, generator=generator)
-    about = "recall[2] >= 0.8", ("0", "1", "2"), (0.0, 0.5, -0.5)
+    loss, offsets, bound = torch.nn.Module(), torch.tensor([0.0, 0.5, -0.5]), "recall[2] >= 0.8"
+    loss.offsets = offsets
+    of_epoch = ConstrainedScore(resolve(metric), bound, ("0", "1", "2"), loss)
     better = 1 if resolve(metric).greater_is_better else -1
     found, best = [], []
     for skill in (1.0, 1.5, 2.0, 3.0):
-        logits = noise + skill * torch.eye(3)[y] - torch.tensor(about[2])
-        found.append(better * ConstrainedScore(resolve(metric), *about)(logits, y).item())
-        rule = fit_decision(logits, y, metric=metric, constraint=about[0], offsets=about[2])
+        logits = noise + skill * torch.eye(3)[y] - offsets
+        found.append(better * of_epoch(logits, y).item())
+        rule = fit_decision(logits, y, metric=metric, constraint=bound, offsets=offsets)
         best.append(better * score(metric, rule(logits), y))
     assert sorted(found) == found
     assert found == pytest.approx(best, abs=0.03)  # of the metric, whose span is 1

@@ -23,13 +23,12 @@ from evalign.estimator.folds import Folds
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import Size
 from evalign.estimator.rows import SMALL_CLASS, LabelledRows
-from evalign.losses.offsets import metric_offsets
 from evalign.metrics import resolve
 from evalign.recipes import RECIPES
 from evalign.training import TrainingWarning
 from evalign.training.split import strata
 from tests import tolerances
-from tests.estimator.models import quick
+from tests.estimator.models import noted_losses, quick
 
 LABELS = ["often", "seldom", "rare"]
 
@@ -93,23 +92,10 @@ def test_every_recipe_learns(recipe):
 def test_cross_entropy_is_the_binary_one():
     logits = torch.randn(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     target, weight = torch.from_numpy(Y[:30]).double(), torch.arange(1.0, 31).double()
-    rows = LabelledRows(X, Y, np.ones(len(Y)))
-    loss, offsets, _ = RECIPES["cross_entropy"](resolve("f1_macro"), rows.class_counts(3), None)
-    assert not offsets.any()
-    assert offsets.shape == (3,)
+    loss = RECIPES["cross_entropy"](resolve("f1_macro"), "multilabel", None).loss
     each = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
     expected = (each * weight[:, None]).sum() / (3 * weight.sum())
     torch.testing.assert_close(loss(logits, target, sample_weight=weight), expected)
-
-
-def test_a_pair_of_counts_for_each_label():
-    weight = np.arange(1.0, len(Y) + 1)
-    counts = LabelledRows(X, np.column_stack([Y, 0 * Y[:, :1]]), weight).class_counts(4)
-    for column in range(3):
-        expected = np.bincount(Y[:, column], weight)
-        np.testing.assert_allclose(counts[column], expected)
-    # A label without rows counts as one row of mean weight.
-    np.testing.assert_allclose(counts[3], [weight.sum(), weight.mean()])
 
 
 def raw_logits(clf, rows):
@@ -117,11 +103,11 @@ def raw_logits(clf, rows):
         return clf.network_(clf._fitted.scaler(torch.from_numpy(rows)).float()).double()
 
 
-def test_the_offsets_that_training_took_out_are_added_back(fitted):
-    # The rows held out have nearly the shares of the others.
-    offsets = metric_offsets(resolve("f1_macro"), np.stack([(1 - Y).sum(0), Y.sum(0)], 1))
-    expected = (raw_logits(fitted, X) + offsets).sigmoid().numpy()
-    np.testing.assert_allclose(fitted.predict_proba(X), expected, atol=5e-3)
+def test_the_offsets_that_training_took_out_are_added_back(monkeypatch):
+    losses = noted_losses(monkeypatch)
+    clf = quick().fit(X, Y)
+    expected = (raw_logits(clf, X) + losses[0].offsets).sigmoid().numpy()
+    np.testing.assert_allclose(clf.predict_proba(X), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
@@ -169,7 +155,7 @@ def test_members_are_averaged_as_probabilities_of_labels(edges):
 def test_members_count_as_rows():
     logits = torch.randn(20, 4, 3, generator=torch.Generator().manual_seed(0))
     target, weight = torch.from_numpy(Y[:20]).float(), torch.arange(1.0, 21)
-    loss = RECIPES["cross_entropy"](resolve("f1_macro"), torch.ones(3, 2), None).loss
+    loss = RECIPES["cross_entropy"](resolve("f1_macro"), "multilabel", None).loss
     each = torch.stack([loss(logits[:, k], target, sample_weight=weight) for k in range(4)])
     found = MembersAsRows(loss)(logits, target, sample_weight=weight)
     torch.testing.assert_close(found, each.mean(), rtol=0, atol=tolerances.FLOAT32_SUM)

@@ -13,10 +13,10 @@ from torch import nn
 from evalign import AlignedClassifier
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import Size, size_of_members, wanted
-from evalign.losses import AlignedLoss, LogitAdjustedLoss
+from evalign.losses import LogitAdjustedLoss
 from evalign.training import CheckpointError, Settings, checkpoint, fit
 from tests import tolerances
-from tests.estimator.models import imbalanced
+from tests.estimator.models import imbalanced, noted_losses
 
 EDGES = [torch.linspace(-2, 2, 9), None, torch.tensor([-1.0, 0.0, 3.0]), None]
 X, Y = imbalanced(300, classes=3)
@@ -161,7 +161,8 @@ def test_biases_and_embeddings_do_not_decay():
         torch.testing.assert_close(p.detach(), expected, rtol=0, atol=tolerances.FLOAT32_SUM)
 
 
-def test_it_learns_and_validates_the_mean():
+def test_it_learns_and_validates_the_mean(monkeypatch):
+    losses = noted_losses(monkeypatch)
     clf = classifier(epochs=12).fit(X[:200], Y[:200], validation_data=(X[200:], Y[200:]))
     assert clf.score(*imbalanced(1000, classes=3, seed=1)) > 0.7
     scaled = clf._fitted.scaler(torch.from_numpy(X[200:])).float()
@@ -169,8 +170,7 @@ def test_it_learns_and_validates_the_mean():
         logits = clf.network_(scaled)
     best = max(record["validation_metric"] for record in clf.history_)
     assert best == pytest.approx(f1_score(Y[200:], logits.argmax(1), average="macro"))
-    offsets = AlignedLoss("f1_macro", np.bincount(Y[:200])).offsets
-    torch.testing.assert_close(clf.network_.offsets, offsets.float())
+    torch.testing.assert_close(clf.network_.offsets, losses[0].offsets.float(), rtol=0, atol=0)
 
 
 def test_it_is_trained_with_what_it_wants(monkeypatch):

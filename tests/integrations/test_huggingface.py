@@ -258,7 +258,7 @@ def test_tokens_are_rows(tmp_path):
 
 
 def annealed(folder, *, epochs, resume=None, **more):
-    loss = MetricLoss("f1_macro", statistics="running")
+    loss = MetricLoss("f1_macro", momentum=0.1)
     annealing = TemperatureAnnealing(loss, rate=0.5, patience=1, coolings=2)
     every = {"eval_strategy": "epoch", "save_strategy": "epoch"}
     args = arguments(folder, max_steps=-1, num_train_epochs=epochs, learning_rate=0.0, **every)

@@ -191,11 +191,12 @@ def test_coarse_logits_meet_fine_labels(kind, tmp_path):
 
 
 def test_predictions_have_labels_and_probabilities_with_the_offsets(tmp_path):
-    loss = AlignedLoss("f1_macro", [10, 3, 2])
+    loss = AlignedLoss("f1_macro")
     engine = trainer(arguments(tmp_path), loss=loss, decision="expected")
     rows = engine.eval_dataset
     with pytest.raises(RuntimeError, match=r"rule of predict must .* Call evaluate before"):
         _ = engine.predict(rows).labels
+    engine.train()
     engine.evaluate()
     rule = engine.rule
     output = engine.predict(texts(15, seed=2))

@@ -37,7 +37,7 @@ class Descent(AlignedModule):
 
 
 def module(**arguments):
-    loss = MetricLoss("f1_macro", statistics="running", momentum=0.5)
+    loss = MetricLoss("f1_macro", momentum=0.5)
     return Descent(network(), loss, "f1_macro", learning_rate=1.0, **arguments)
 
 
@@ -132,7 +132,7 @@ def test_the_metric_is_of_all_rows_not_a_mean_over_batches(metric):
 @pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no")
 def test_a_rule_comes_out_of_training_and_its_checkpoint(tmp_path):
     """The rule is that of the validation rows, with the offsets of the loss."""
-    loss = AlignedLoss("f1_macro", [10, 20, 30])
+    loss = AlignedLoss("f1_macro")
     fitted = AlignedModule(network(), loss, "f1_macro", decision="expected")
     with pytest.raises(RuntimeError, match=r"rule of AlignedModule must follow an evaluation"):
         _ = fitted.rule
@@ -144,9 +144,10 @@ def test_a_rule_comes_out_of_training_and_its_checkpoint(tmp_path):
     how = {"metric": "f1_macro", "decision": "expected", "offsets": loss.offsets}
     assert torch.equal(fitted.rule(logits), fit_decision(logits, y, **how)(logits))
     trainer.save_checkpoint(tmp_path / "last.ckpt")
-    other = AlignedModule(network(), AlignedLoss("f1_macro", [1, 1, 1]), "f1_macro")
+    other = AlignedModule(network(), AlignedLoss("f1_macro"), "f1_macro")
     Trainer(max_epochs=1, **QUIET).fit(other, loader(12), ckpt_path=tmp_path / "last.ckpt")
     assert torch.equal(other.rule.gain, fitted.rule.gain)
+    assert torch.equal(other.loss.offsets, loss.offsets)
 
 
 def no_rows_on_the_second(rank, size):
@@ -237,7 +238,7 @@ def test_an_annealing_has_to_cool_the_loss_that_is_trained():
     with pytest.raises(ValueError, match="loss of TemperatureAnnealing must be the one being tr"):
         fit(module(), Trainer(max_epochs=1, callbacks=[other], **QUIET))
     aligned = AlignedLoss("f1_macro")
-    for own in (aligned, aligned.metric_loss, torch.compile(aligned)):
+    for own in (aligned, torch.compile(aligned)):
         check_annealing(TemperatureAnnealing(own), aligned, None)
 
 

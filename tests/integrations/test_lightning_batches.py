@@ -107,9 +107,7 @@ def test_the_labels_of_probabilities(task, dim, soft, hard):
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
 def test_a_target_of_nan_is_refused_where_values_are_not_read(task, monkeypatch):
     """As on a GPU; the score and the rule would be those of another label."""
-    monkeypatch.setattr(
-        "evalign.core.rows.values_readable", lambda tensor, validate=False: validate
-    )
+    monkeypatch.setattr("evalign.core.rows.values_readable", lambda tensor: False)
     logits, target = torch.randn(6, 3), torch.full((6, 3), 1 / 3)
     target[2, 1] = math.nan
     if task == "binary":
@@ -168,7 +166,7 @@ def test_a_batch_without_a_target_says_where_it_belongs():
 
 def test_predict_gives_the_labels_of_the_rule():
     x, y = made_rows(60)
-    loss = AlignedLoss("f1_macro", [10, 20, 30])
+    loss = AlignedLoss("f1_macro")
     fitted = AlignedModule(network(), loss, "f1_macro", decision="expected")
     batches = DataLoader(TensorDataset(x, y), batch_size=16)
     trainer = Trainer(max_epochs=1, **QUIET)
@@ -209,19 +207,6 @@ def test_tokens_of_a_model_of_hugging_face(class_dim):
     assert logged["test_metric"] == pytest.approx(expected, abs=tolerances.FLOAT32)
     Trainer(**QUIET).validate(fitted, loader((x, y)), verbose=False)
     assert fitted.predict_step((x, y)).shape == (8, 5)
-
-
-def test_offsets_that_a_loss_learns_reach_the_rule():
-    x, y = made_rows(60)
-    loss = MetricLoss("f1_macro")
-    loss.offsets = torch.zeros(CLASSES)
-    fitted = AlignedModule(network(), loss, "f1_macro", decision="argmax")
-    loss.offsets = torch.tensor([0.0, -1.0, 2.0], dtype=torch.float64)
-    Trainer(**QUIET).validate(fitted, loader((x, y)), verbose=False)
-    with torch.no_grad():
-        logits = fitted(x)
-    expected = (logits + loss.offsets).softmax(1)
-    torch.testing.assert_close(fitted.rule.probabilities(logits), expected)
 
 
 def test_a_checkpoint_brings_its_own_rule_or_none(tmp_path):

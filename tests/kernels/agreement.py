@@ -6,7 +6,7 @@ from evalign import Confusion
 from evalign.core.batch import Batch
 from evalign.core.membership import multiclass
 from evalign.core.rows import GivenRows
-from evalign.kernels import plain
+from evalign.kernels.sums import Settings
 from tests import tolerances
 
 TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)
@@ -45,7 +45,7 @@ def hostile_logits(dtype):
 
 
 def run(kernels, batch, temperature, sigmoid, device="cpu"):
-    """Compute the sums and the gradient by `by_plain` or `by_fused`."""
+    """Compute the sums and the gradient by `by_cpu` or `by_fused`."""
     batch = tuple(x.to(device) for x in batch)
     t = torch.tensor(temperature, dtype=torch.float64, device=device)
     sums, gradient = kernels(*batch, t, sigmoid)
@@ -53,29 +53,17 @@ def run(kernels, batch, temperature, sigmoid, device="cpu"):
     return sums.cpu(), gradient.cpu()
 
 
-def by_plain(logits, target, weight, of_sums, t, sigmoid):
-    """Compute them by the kernels of the CPU, which take images, of one image here."""
-    batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), t.item()
-    sums, cross_entropy, kept = plain.forward(*batch, sigmoid, None)
-    assert cross_entropy == 0  # without odds there is none
-    slopes = of_sums[:2].numpy()
-    gradient = plain.backward(*batch, kept, slopes, 0.0, sigmoid, None)
-    return torch.from_numpy(sums), gradient.squeeze(0).t()
-
-
 def by_fused(logits, target, weight, of_sums, t, sigmoid):
     """Compute them by the kernels of a GPU, or of Triton's interpreter."""
     from evalign.kernels import fused
 
-    rows, step = GivenRows("multiclass", logits, target, weight, -100), fused.Step(t, sigmoid)
-    plan = fused.plan_of(rows, step)
-    partial, stats = fused.sums(plan, rows, step)
+    rows, settings = GivenRows("multiclass", logits, target, weight, -100), Settings(t, sigmoid)
+    flat, stats = fused.soft_sums(rows, settings)
     assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits
-    right, wrong, actual = fused.total(plan, partial)[0, :-2].view(3, -1)
-    # No slope by a cross-entropy, and the temperature.
-    slopes = torch.cat([of_sums[:2].flatten(), t.new_zeros(1), t.view(1)]).to(weight.dtype)
-    gradient = fused.backward(plan, rows, step, stats, slopes, torch.ones_like(slopes[0]))
-    return torch.stack([right, right + wrong, actual]), gradient
+    of_flat = torch.cat([of_sums[:2].flatten(), t.new_zeros(3 * logits.shape[1] + 2)])
+    gradient = fused.gradient_of_sums(rows, settings, (stats,), of_flat)
+    sums = flat[:-2].view(5, -1)
+    return sums[:3], gradient
 
 
 def by_core(batch, temperature, sigmoid, dtype):

@@ -10,12 +10,14 @@ import pytest
 import torch
 from triton.runtime import interpreter
 
-from evalign import Confusion, MetricLoss, metrics
+from evalign import AlignedLoss, Confusion, MetricLoss, metrics
 from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
-from evalign.losses import fused as fused_losses
+from evalign.kernels.sums import Settings
+from evalign.losses import aligned as aligned_loss
+from evalign.losses import metric
 from tests import tolerances
 from tests.kernels.agreement import (
     assert_agrees,
@@ -30,7 +32,6 @@ from tests.kernels.fused_loss import (
     assert_one_is_as_several,
     counting_in_part,
     hard_to_average,
-    learning,
     pairs,
     rows_of,
 )
@@ -81,6 +82,7 @@ def faster_interpreter():
 @pytest.fixture(autouse=True)
 def no_plans(monkeypatch):
     """Make plans anew: those of another test may have other tiles."""
+    monkeypatch.setattr(fused, "current", lambda device: nullcontext())
     monkeypatch.setattr(plan, "_plans", {})
 
 
@@ -163,10 +165,8 @@ def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
 @pytest.fixture
 def on_gpu(monkeypatch):
     """Take the path of a GPU for tensors of the CPU."""
-    monkeypatch.setattr(fused, "current", lambda device: nullcontext())
-    monkeypatch.setattr(fused_losses.FusedLoss, "covers", lambda *_: True)
-    monkeypatch.setattr(fused_losses, "_forward_on_cpu", fused_losses._forward_on_gpu)
-    monkeypatch.setattr(fused_losses, "_backward_on_cpu", fused_losses._backward_on_gpu)
+    for module in (metric, aligned_loss):
+        monkeypatch.setattr(module, "route", lambda loss, rows: "loss")
 
 
 def assert_same(make, *batches, atol=tolerances.SAME):
@@ -217,7 +217,8 @@ def test_undefined_scores(task, name, zero_division, on_gpu):
         target[:, 1].clamp_(max=0)
     batch = logits, target, weight
     nobody = logits, torch.full_like(target, -100), weight
-    assert_same(lambda: MetricLoss(name, zero_division=zero_division), batch, nobody)
+    goal = metrics.resolve(name, zero_division=zero_division)
+    assert_same(lambda: MetricLoss(goal), batch, nobody)
 
 
 @pytest.mark.parametrize("name", ["npv", "markedness"])
@@ -282,7 +283,7 @@ def test_a_copied_target_has_a_plan_of_its_own():
     apart, dense = torch.zeros(4, 2, dtype=torch.int64)[:, 1], torch.zeros(5, dtype=torch.int64)[1:]
     assert apart.data_ptr() % 16 == dense.data_ptr() % 16 == 8
     plans = [
-        plan.plan_of(GivenRows("multiclass", logits, target, None, -100), plan.Step(t))
+        plan.plan_of(GivenRows("multiclass", logits, target, None, -100), Settings(t))
         for target in (apart, dense, dense)
     ]
     assert plans[0] is not plans[1]
@@ -292,15 +293,40 @@ def test_a_copied_target_has_a_plan_of_its_own():
 @pytest.mark.parametrize("task", TASKS)
 def test_running_average(task, on_gpu):
     name, batches = hard_to_average(task)
-    assert_same(lambda: MetricLoss(name, statistics="running", momentum=0.3), *batches)
+    assert_same(lambda: MetricLoss(name, momentum=0.3), *batches)
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass"])
+@pytest.mark.parametrize("task", TASKS)
 def test_aligned(task, on_gpu):
     assert_same(lambda: aligned(task), rows_of(task), rows_of(task, images=True))
     assert_same(lambda: aligned(task, metric_weight=0.3).eval(), rows_of(task))
     batches = [rows_of(task, seed=seed, images=seed == 1) for seed in range(3)]
-    assert_same(lambda: learning(task, metric_weight=3, momentum=1), *batches)
+    assert_same(lambda: AlignedLoss("f1_macro", metric_weight=3, momentum=1), *batches)
+
+
+@pytest.mark.parametrize(("task", "name"), [(task, x) for task in TASKS for x in CLOSED[task]])
+def test_offsets_follow(task, name, on_gpu):
+    batches = [rows_of(task, seed=seed) for seed in range(3)]
+    assert_same(lambda: AlignedLoss(name), *batches)
+
+
+def test_padding_counts_for_nothing(on_gpu, tiles_of):
+    """Ignored rows may hold anything, as those of padded tokens do."""
+    for longest in (4096, 2):
+        tiles_of(longest, 2)
+        for task in TASKS:
+            logits, target = (x[:3] for x in rows_of(task, seed=3)[:2])
+            target = target.clamp(min=0)
+            target[1] = -100
+            padded = logits.clone()
+            padded[1] = torch.nan
+            for z in (logits, padded):
+                z.requires_grad_()
+            ours, theirs = aligned(task), aligned(task)
+            values = ours(padded, target), theirs(logits, target)
+            assert torch.equal(*values)
+            pairs_of = zip(values, (padded, logits), strict=True)
+            assert torch.equal(*(torch.autograd.grad(value, z)[0] for value, z in pairs_of))
 
 
 def test_a_weight_of_the_metric_that_changes_is_not_compiled_anew(on_gpu):
@@ -339,22 +365,19 @@ def test_several_programs(task, alone, on_gpu, monkeypatch):
     of_class = [1, 2] if task == "binary" else [1, 5, 2, 3]
 
     def make():
-        if task == "multilabel":
-            return MetricLoss("f1_macro")
         return aligned(task, class_weight=of_class)
 
     assert_same(make, (logits, target, weight))
     assert max(x.programs for x in plan._plans.values()) > 1
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass"])
+@pytest.mark.parametrize("task", TASKS)
 def test_sums_of_several_ranks(task, on_gpu, monkeypatch):
     """As if three ranks had the same rows: their sums are thrice those of one."""
     monkeypatch.setattr(RankSum, "size", lambda _: 3)
     monkeypatch.setattr(RankSum, "total", lambda _, own, classes: 3 * own)
     batches = rows_of(task), rows_of(task, images=True)  # without class weights, and with some
     assert_same(lambda: aligned(task), *batches)
-    assert_same(lambda: learning(task), batches[1])
 
 
 def test_rows_longer_than_a_tile(on_gpu, tiles_of):
@@ -368,7 +391,7 @@ def test_rows_longer_than_a_tile(on_gpu, tiles_of):
 def test_more_classes_than_the_end_takes_at_a_time(on_gpu, monkeypatch):
     monkeypatch.setattr(plan, "FINISH", 2)
     for name in ("f1_weighted", "matthews_corrcoef"):
-        make = lambda: MetricLoss(name, statistics="running")  # noqa: B023, E731
+        make = lambda: MetricLoss(name, momentum=0.1)  # noqa: B023, E731
         assert_same(make, rows_of("multiclass"), rows_of("multiclass", seed=1))
     assert_same(lambda: aligned("multiclass"), rows_of("multiclass", images=True))
 

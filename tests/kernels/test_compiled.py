@@ -21,7 +21,8 @@ TARGET = GPUTarget("cuda", 90, 32)
 # Numbers that Triton hands over as float32.
 NUMBERS = ("main_weight", "more_weight")
 # float64 whatever the logits are
-WIDE = ("temperature", "odds", "threshold", "point", "seen", "totals")
+WIDE = ("temperature", "shift", "cross", "threshold", "point", "seen", "totals")
+WIDE += ("hard_tp", "hard_predicted", "counts", "offsets")
 EPS = {"fp32": torch.finfo(torch.float32).eps, "fp64": torch.finfo(torch.float64).eps}
 
 
@@ -64,7 +65,7 @@ ENDS = [
     ("multiclass", "matthews_corrcoef", True, 2, "fp32"),
     ("multiclass", "cohen_kappa", False, 1, "fp32"),
     ("binary", "npv", True, 2, "fp32"),
-    ("multilabel", "jaccard_weighted", True, 0, "fp32"),
+    ("multilabel", "jaccard_weighted", True, 2, "fp32"),
 ]
 
 
@@ -76,6 +77,10 @@ def test_end(task, name, running, cross, sums):
         "CROSS_ENTROPY": cross,
         "RUNNING": running,
         "MOMENTUM": 0.1,
+        "PSEUDO": 0.02 if running else 0.0,
+        "FOLLOW": running,
+        "ODDS": 1000.0,
+        "FLAT": 1e-9,
         "KIND": KINDS[form.kind],
         "AVERAGE": AVERAGES[form.average],
         "ZERO_DIVISION": 0.0,
@@ -128,17 +133,17 @@ def test_rows_longer_than_a_tile(sigmoid, cross):
     ("labels", "sigmoid", "cross", "logits", "target"),
     [
         (1, True, 2, "bf16", "fp32"),
-        (80, False, 0, "fp64", "i1"),
+        (80, False, 2, "fp64", "i1"),
         pytest.param(1, False, 1, "fp32", "i64", marks=pytest.mark.slow),
     ],
 )
 def test_labels(labels, sigmoid, cross, logits, target):
     binary = labels == 1
     constants = settings(labels, 1 if binary else 16, sigmoid, cross, logits)
-    constants = constants | {"LABELS": constants.pop("CLASSES"), "ROWS": 64}
+    constants |= {"LABELS": constants.pop("CLASSES"), "ROWS": 64, "BINARY": binary}
     compute = "fp64" if logits == "fp64" else "fp32"
     compiled(label_sums, constants, logits=logits, target=target, sums=compute)
-    compiled(label_gradient, constants | {"BINARY": binary}, logits=logits, target=target)
+    compiled(label_gradient, constants, logits=logits, target=target)
 
 
 def settings(classes, columns, sigmoid, cross, logits):

@@ -130,25 +130,27 @@ class RunningConfusion(nn.Module):
         average = {part: x / mass for part, x in parts.items() if x is not None}
         return Confusion(**average, multilabel=self.total.ndim == 1)
 
-    def buffers_for(self, classes: int, multilabel: bool, like: Tensor) -> tuple[Tensor, ...]:
-        """The buffers that a kernel updates in place.
+    def buffers_for(
+        self, classes: int, like: Tensor, *, multilabel: bool, hard: bool
+    ) -> tuple[Tensor, ...]:
+        """The buffers that a kernel updates in place, made before the first batch.
 
-        They are seen, tp, predicted, actual, total, rows, hard_tp and hard_predicted. A multilabel
-        problem has no rows; the total takes their place.
+        They are seen, tp, predicted, actual, total, rows, and with `hard` those of hard labels. A
+        multilabel problem has no rows; the total takes their place.
         """
         if self.seen.device != like.device:
             self._apply(lambda x: x.to(like.device))
-        if self.hard_tp is None or (self.rows is None) != multilabel:  # before the first batch
+        names = ["tp", "predicted", "actual", *(["hard_tp", "hard_predicted"] if hard else [])]
+        if self.tp is None or (self.rows is None) != multilabel or (self.hard_tp is None) == hard:
             self.reset()
-            each = torch.zeros(classes, dtype=torch.float64, device=like.device)
-            for part in ("tp", "predicted", "actual", "hard_tp", "hard_predicted"):
-                setattr(self, part, each.clone())
-            self.total = each.clone() if multilabel else each[0].clone()
-            self.rows = None if multilabel else each[0].clone()
+            for part in names:
+                setattr(self, part, self.seen.new_zeros(classes))
+            self.total = self.tp.clone() if multilabel else self.seen.clone()
+            self.rows = None if multilabel else self.seen.clone()
         self._check_classes(self.tp, classes)
-        soft = self.tp, self.predicted, self.actual, self.total
         rows = self.total if multilabel else self.rows
-        return self.seen, *soft, rows, self.hard_tp, self.hard_predicted
+        labels = (self.hard_tp, self.hard_predicted) if hard else (self.tp, self.tp)
+        return self.seen, self.tp, self.predicted, self.actual, self.total, rows, *labels
 
     def _before(self, part: str, value: Tensor) -> Tensor:
         """The running sum of a part, in the shape of the first batch."""

@@ -1,12 +1,12 @@
 """The constraint of an estimator: checks, its positive class, and the score of an epoch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from evalign.core.checks import complaint, require
@@ -19,6 +19,7 @@ from evalign.decisions.fit_rows import FitSettings, check_promise
 from evalign.decisions.gain_search import quick_standing
 from evalign.decisions.objective import Objective
 from evalign.estimator.rows import OWNER
+from evalign.training.averaging import offsets_of
 
 INFINITE = 1e30  # stands for the bounds of an unbounded metric, as nothing is worse than ∞
 
@@ -108,14 +109,14 @@ class ConstrainedScore:
         metric: maximised, or minimised if it is a cost.
         constraint: what the rule has to meet.
         classes: the names of the classes.
-        offsets: added to logits, for probabilities.
+        loss: whose current offsets, if it has some, make probabilities of the logits.
         groups: the rows' groups as numbers; None if no gap is bounded.
     """
 
     metric: Metric
     constraint: str
     classes: tuple[str, ...]
-    offsets: tuple[float, ...]
+    loss: nn.Module = field(repr=False)
     groups: np.ndarray | None = None
 
     def __call__(self, logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -124,7 +125,8 @@ class ConstrainedScore:
         groups = None if self.groups is None else torch.from_numpy(self.groups).to(y)
         number = 0 if groups is None else int(groups.amax()) + 1
         goal = Objective.of(OWNER, self.metric, self.constraint, self.classes, number).compacted()
-        offsets = logits.new_tensor(self.offsets)
+        offsets = offsets_of(self.loss)
+        offsets = torch.zeros_like(logits[0]) if offsets is None else offsets.to(logits)
         target = goal.by_group(one_hot(y, len(self.classes)).to(logits), groups)
         missing, score = quick_standing(
             (logits + offsets).softmax(1), target, mass, goal, (-offsets).softmax(0)

@@ -34,6 +34,7 @@ from evalign.estimator.scaling import QuantileNormal, Standardizer
 from evalign.recipes import RECIPES, Recipe, chosen_recipe
 from evalign.tables.features import Features
 from evalign.training import History, Settings, fit
+from evalign.training.averaging import offsets_of
 
 
 def fit_rows(
@@ -93,14 +94,10 @@ def fit_rows(
     names = names if constraint is None else class_names(classes)
     groups = group_numbers(constraint, class_names(classes), validation.groups)
     name = chosen_recipe(arguments["recipe"], constraint)
-    counts = training.class_counts(len(classes))
-    recipe = RECIPES[name](metric, counts, arguments["patience"])
+    task = "multilabel" if multilabel else "multiclass"
+    recipe = RECIPES[name](metric, task, arguments["patience"])
     if constraint is not None and names is not None:
-        offsets = tuple(recipe.offsets.tolist())
-        score = ConstrainedScore(metric, constraint, tuple(names), offsets, groups)
-    for part in network.modules():
-        if isinstance(part, Members | Folds):
-            part.offsets.copy_(recipe.offsets)
+        score = ConstrainedScore(metric, constraint, tuple(names), recipe.loss, groups)
     history = _train(
         arguments, network, recipe, name, rows, held_out, metric, score, seed, checkpoint
     )
@@ -114,7 +111,7 @@ def fit_rows(
         groups=groups,
         confidence=None if constraint is None else arguments["confidence"],
         classes=names,
-        offsets=recipe.offsets,
+        offsets=offsets_of(recipe.loss),
         task="multilabel" if multilabel else None,
     )
     return FittedClassifier(network, scaler, rule, classes, features, history, seed, kind)

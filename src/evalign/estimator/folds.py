@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from evalign.estimator.members import Members, mean_of_members
+from evalign.training.averaging import UsesOffsets
 
 
-class Folds(nn.Module):
+class Folds(UsesOffsets):
     """The networks of the folds of a table, each of which is trained on the other folds.
 
     A row of the table has the number of its fold in a last column. In training it gives the logits
@@ -26,8 +27,6 @@ class Folds(nn.Module):
         multilabel: whether each logit is of a label of its own.
     """
 
-    offsets: Tensor
-
     def __init__(
         self,
         networks: Sequence[nn.Module],
@@ -36,11 +35,10 @@ class Folds(nn.Module):
         *,
         multilabel: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(n_classes)
         self.multilabel = multilabel
         self.networks = nn.ModuleList(networks)
         self.n_features = n_features
-        self.register_buffer("offsets", torch.zeros(n_classes))
 
     def keep(self, members: int) -> None:
         """Keep the first members of each network, see `Members.keep`."""

@@ -9,6 +9,7 @@ from tabm import EnsembleView, LinearBatchEnsemble, LinearEnsemble, make_tabm_ba
 from torch import Tensor, nn
 
 from evalign.core.checks import require
+from evalign.training.averaging import UsesOffsets
 from evalign.training.validation import loss_of
 
 DIMENSIONS = 16  # of the embedding of a number
@@ -16,7 +17,7 @@ MAX_WIDTH = 1024  # of all embeddings together; more columns have fewer dimensio
 MIN_DIMENSIONS = 4  # with fewer, columns are not embedded
 
 
-class Members(nn.Module):
+class Members(UsesOffsets):
     """A TabM network: `members` networks that differ in scales and biases, each with its own head.
 
     In training it gives the logits of every member, (n, members, n_classes), and the loss takes
@@ -35,7 +36,6 @@ class Members(nn.Module):
         multilabel: whether each logit is of a label of its own.
     """
 
-    offsets: Tensor
     numbers: Tensor
     others: Tensor
 
@@ -49,7 +49,7 @@ class Members(nn.Module):
         dropout: float,
         multilabel: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(n_classes)
         self.multilabel = multilabel
         bins = [each for each in edges if each is not None]
         dimensions = min(DIMENSIONS, MAX_WIDTH // max(len(bins), 1))
@@ -75,7 +75,6 @@ class Members(nn.Module):
             start_scaling_init_chunks=sizes,
         )
         self.head = LinearEnsemble(width, n_classes, k=members)
-        self.register_buffer("offsets", torch.zeros(n_classes))
 
     @property
     def undecayed(self) -> list[nn.Parameter]:

@@ -71,17 +71,6 @@ class LabelledRows(NamedTuple):
             parts.append(torch.from_numpy(self.weight / unit).float())
         return tuple(part.to(device) for part in parts)
 
-    def class_counts(self, n_classes: int) -> Tensor:
-        """The weight of each class; a class without rows counts as one row.
-
-        If multilabel, a pair for each label: the weight of the rows without it and with it.
-        """
-        if self.y.ndim == 1:
-            mass = np.bincount(self.y, self.weight, n_classes)
-        else:
-            mass = np.stack([self.weight @ (1 - self.y), self.weight @ self.y], 1)
-        return torch.from_numpy(np.where(mass > 0, mass, self.weight.mean()))
-
     def counted(self, groups: Any) -> tuple["LabelledRows", Any]:
         """The rows of weight above 0, and their groups."""
         count = self.weight > 0

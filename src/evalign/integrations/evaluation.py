@@ -12,6 +12,7 @@ from evalign.core.constraints import Infeasible
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import DecisionFitter, DecisionRule
 from evalign.training import TemperatureAnnealing
+from evalign.training.averaging import offsets_of
 from evalign.training.validation import hard_confusion, hard_labels, reading
 
 
@@ -47,7 +48,7 @@ class Evaluation:
         """Forget the rows of the last evaluation, which may have been interrupted."""
         self.confusion: Confusion | int = 0
         self._fitter.reset()
-        self._fitter.offsets = getattr(self.loss, "offsets", None)  # a loss may learn them
+        self._fitter.offsets = offsets_of(self.loss)
 
     def add(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Add the rows of a batch."""

@@ -220,7 +220,7 @@ class AlignedLoss(MetricLoss):
         return point
 
     def _follow(self, at: Confusion, counts: Tensor) -> None:
-        """Take the offsets from the slopes of the metric; those of a batch with NaN do not count."""
+        """Take the offsets from the slopes of the metric; a batch with NaN leaves them."""
         new = metric_offsets(self.metric, at, counts)
         old = torch.zeros_like(new) if self.offsets is None else self.offsets
         keep(self, "offsets", torch.where(new.isfinite(), new, old))
@@ -319,8 +319,8 @@ class AlignedLoss(MetricLoss):
     ) -> None:
         if f"{prefix}metric_loss.temperature" in state_dict:
             raise ValueError(
-                "This state of an AlignedLoss is of an earlier version, which kept other statistics. "
-                "Train anew, or load the network alone."
+                "This state of an AlignedLoss is of an earlier version, which kept other "
+                "statistics. Train anew, or load the network alone."
             )
         make_saved(self, LEARNED, state_dict, prefix, self.temperature)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -7,16 +7,21 @@
 | "core" | nothing: torch, as the reference  | everything else, such as graphs of a compiler     |
 """
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from evalign.core import membership
+from evalign.core.batch import Batch
 from evalign.core.checks import traced
+from evalign.core.confusion import Confusion
+from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows
 from evalign.kernels import DEVICES
-from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import Settings
+from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
 
 if TYPE_CHECKING:
     from evalign.losses.metric import MetricLoss
@@ -40,12 +45,11 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
         return "core"
     if logits.is_cuda and _whole(loss, rows):
         return "loss"
-    indices = rows.indices and target.dtype in _INTEGERS and loss.threshold is None
     return "core"
 
 
 def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
-    form, labels = closed_form(loss.metric), rows.task == "multilabel"
+    form, labels = loss.closed_form, rows.task == "multilabel"
     smooth = getattr(loss, "label_smoothing", 0) or getattr(loss, "class_shares", None) is not None
     if form is None or smooth or (labels and form.kind != "ratio"):
         return False
@@ -62,4 +66,99 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
 
 def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: Settings) -> Tensor:
     """The loss by kernels of a GPU."""
-    raise NotImplementedError
+    device = rows.logits.device
+    if settings.temperature.device != device:  # the loss was not moved there
+        settings = Settings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
+    value: Any = _WholeLoss.apply(rows.logits, rows, settings, loss, loss.learns())
+    return value
+
+
+class _WholeLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        rows: GivenRows,
+        settings: Settings,
+        loss: "MetricLoss",
+        learns: bool,
+    ) -> Tensor:
+        from evalign.kernels import fused  # imports Triton, which the CPU does not need
+
+        form = loss.closed_form
+        assert form is not None  # `route` says so
+        ctx.size = loss.over_ranks.size() if learns else 1
+        weight = getattr(loss, "metric_weight", 1.0)
+        with fused.current(logits.device):
+            plan = fused.plan_of(rows, settings)
+            partial, stats = fused.sums(plan, rows, settings)
+            if ctx.size > 1:
+                partial = loss.over_ranks.total(fused.total(plan, partial), plan.classes)
+            state = _state(loss, plan.classes, rows) if learns else None
+            value, slopes, point = fused.end(plan, settings, partial, form, state, ctx.size, weight)
+        ctx.save_for_backward(logits, rows.target, rows.weight, stats, slopes, point)
+        ctx.plan, ctx.settings, ctx.metric, ctx.weight = plan, settings, loss.metric, weight
+        ctx.kept = ctx.size * (1.0 if state is None else 1 - state.following[0])
+        ctx.task, ctx.ignore_index = rows.task, rows.ignore_index
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        from evalign.kernels import fused
+
+        logits, target, weight, stats, slopes, point = ctx.saved_tensors
+        rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
+        if torch.is_grad_enabled():  # the gradient will be differentiated again
+            value = _with_graph(ctx, rows, slopes, point)
+            (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
+        else:
+            with fused.current(logits.device):
+                grad = fused.backward(ctx.plan, rows, ctx.settings, stats, slopes, outer[0])
+        return grad, None, None, None, None
+
+
+def _state(loss: "MetricLoss", classes: int, rows: GivenRows) -> Any:
+    from evalign.kernels.fused import State
+
+    if loss.running is None:
+        return None
+    counts, offsets = getattr(loss, "counts", None), getattr(loss, "offsets", None)
+    follows = counts is not None
+    multilabel, momentum = rows.task == "multilabel", loss.running.momentum
+    buffers = loss.running.buffers_for(classes, rows.logits, multilabel=multilabel, hard=follows)
+    if not follows:
+        return State(buffers, momentum)
+    following = PSEUDO_ROWS, loss.metric.inner_optimum, ODDS, FLAT
+    return State(buffers, momentum, counts, offsets, following)
+
+
+def _with_graph(ctx: Any, rows: GivenRows, slopes: Tensor, point: Tensor) -> Tensor:
+    """The loss up to a constant, with a graph, at the sums where the slopes were taken."""
+    multilabel, classes = rows.task == "multilabel", ctx.plan.classes
+    cross_slope, temperature = slopes[2 * classes :][:2].double()
+    shift, factor = None, None
+    if ctx.plan.cross:
+        shift, *factors = slopes[2 * classes + 2 :].double().view(ctx.plan.cross, -1)
+        factor = factors[0] if factors else None
+    with full_precision(rows.logits):
+        batch = Batch.of(rows)
+        soft = membership.of_batch(
+            "MetricLoss",
+            batch,
+            temperature=temperature,
+            heaviside="sigmoid" if ctx.settings.sigmoid else "linear",
+            threshold=ctx.settings.threshold,
+        )
+        sums = Confusion.from_membership(batch, soft)
+        tp, predicted, actual, totals, (total, number) = point[: 4 * classes + 2].split(
+            [classes] * 4 + [2]
+        )
+        at = iter([tp, predicted, actual, totals if multilabel else total, number])
+        score = ctx.metric(sums.map(lambda x: next(at) + ctx.kept * (x - x.detach())))
+        value = ctx.weight * torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN
+        if shift is None:
+            return value
+        moved = shift.to(batch.logits)
+        moved = moved[1] - moved[0] if batch.task == "binary" else moved
+        log_p = replace(batch, given=batch.logits + moved).log_probabilities()
+        return value + cross_slope * batch.mean(log_p, torch.neg, factor).sum

@@ -79,7 +79,7 @@ def new_advice(history: list[dict[str, Any]]) -> dict[str, str]:
 
 def _needs_every_class(loss: MetricLoss) -> bool:
     """Whether a rare class counts as much as others in each batch. Of a function it is unknown."""
-    metric, by_batch = loss.metric, loss.statistics == "batch"
+    metric, by_batch = loss.metric, loss.momentum is None
     if isinstance(metric, ClassMetric):
         return by_batch and metric.average in ("binary", "macro") and metric.labels is None
     return by_batch and isinstance(metric, EVERY_CLASS)

@@ -16,7 +16,7 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.training.advice import TrainingWarning, batch_advice, new_advice
 from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
-from evalign.training.averaging import average_network
+from evalign.training.averaging import offsets_of, set_offsets
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
 from evalign.training.checkpoint import Saver, load, recovered
 from evalign.training.early_stopping import EarlyStopping
@@ -44,6 +44,9 @@ def fit(
     resume: bool = False,
 ) -> History:
     """Train `network` in place; afterwards it holds the weights of the best epoch, in eval mode.
+
+    The `offsets` of an `AlignedLoss` are then those of that epoch too. They are averaged over the
+    steps as the weights are.
 
     Args:
         network: any module from rows to logits.
@@ -146,6 +149,8 @@ def fit(
                 _set_mode(True, network, loss)
                 rate, loss_sum, norm_sum = _train(run, predict, parameters, data, batches)
                 _set_mode(False, run.averaged, loss)
+                current = copy.deepcopy(offsets_of(loss))
+                set_offsets(run.offsets, loss, run.averaged)
                 checked = validate(
                     lambda x: predict(run.averaged, x),
                     loss,
@@ -154,6 +159,7 @@ def fit(
                     settings.batch_size,
                     score,
                 )
+                set_offsets(current, loss)
                 record: dict[str, Any] = {
                     "epoch": len(history) + 1,
                     "seconds": time.perf_counter() - start,
@@ -180,7 +186,8 @@ def fit(
                 saver.give(run.state_dict)
         finally:  # also on Ctrl-C and after an error
             if run.best:
-                network.load_state_dict(run.best)
+                network.load_state_dict(run.best["network"])
+                set_offsets(run.best["offsets"], loss)
             _set_mode(False, network)
             _set_mode(True, loss)
             saver.close()  # last: the disk may be full
@@ -210,8 +217,7 @@ def _train(
         norm = nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf)
         run.scaler.step(run.optimizer)
         run.scaler.update()
-        if run.averaged is not run.network:
-            average_network(run.averaged, run.network, settings.decay(step))
+        run.average(settings.decay(step))
         loss_sum, norm_sum = loss_sum + value.detach(), norm_sum + norm
         step += 1
     return rate, loss_sum, norm_sum

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from evalign.training.averaging import average_network, offsets_of
 from evalign.training.batches import Data
 from evalign.training.checkpoint import WRONG_TREE, CheckpointError
 from evalign.training.configuration import checksum, configuration
@@ -33,7 +34,8 @@ class TrainingRun:
         generators: every source of randomness.
         call: besides the settings, everything that must be the same when the run is resumed.
         history: a record per epoch.
-        best: the weights of the best epoch.
+        offsets: the average of the loss's offsets; None if it has none.
+        best: the network's state and the offsets of the best epoch.
     """
 
     settings: Settings
@@ -46,7 +48,8 @@ class TrainingRun:
     generators: dict[str, torch.Generator]
     call: dict[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=list)
-    best: dict[str, Tensor] = field(default_factory=dict)
+    offsets: Tensor | None = None
+    best: dict[str, Any] = field(default_factory=dict)
 
     def describe(self, batches: int, metric: object, score: object, *data: Data) -> None:
         """Describe the call before the first step: a resumed run must have the same description."""
@@ -71,18 +74,28 @@ class TrainingRun:
             "generators": sorted(self.generators),
         }
 
+    def average(self, decay: float) -> None:
+        """Add the weights and offsets of a step to their averages; a decay of 0 copies them."""
+        if self.averaged is not self.network:
+            average_network(self.averaged, self.network, decay)
+        new = offsets_of(self.loss)
+        if new is not None:
+            before = new if self.offsets is None else self.offsets.to(new)
+            self.offsets = torch.lerp(new, before, decay)
+
     def keep_best(self) -> None:
-        """Keep a copy of the present weights as the best so far."""
-        self.best = {name: w.clone() for name, w in self.averaged.state_dict().items()}
+        """Keep a copy of the current weights and offsets as the best so far."""
+        weights = {name: w.clone() for name, w in self.averaged.state_dict().items()}
+        self.best = {"network": weights, "offsets": self.offsets}
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of the state, because training goes on in place."""
         live: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         live["optimizer"] = {str(k): v for k, v in self.optimizer.state_dict()["state"].items()}
         live["rng"] = {name: source.get_state() for name, source in self.generators.items()}
-        never_changed = {"history": list(self.history), "best": self.best}
+        replaced = {"history": list(self.history), "offsets": self.offsets, "best": self.best}
         call = asdict(self.settings) | self.call
-        return {"call": call, **copy.deepcopy(live), **never_changed}
+        return {"call": call, **copy.deepcopy(live), **replaced}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where the state was taken, or say what differs from then."""
@@ -113,7 +126,7 @@ class TrainingRun:
         for name, source in self.generators.items():
             source.set_state(state["rng"][name])
         self.history.extend(state["history"])
-        self.best = state["best"]
+        self.offsets, self.best = state["offsets"], state["best"]
 
     def _parts(self) -> dict[str, Any]:
         """The parts that have a state dict."""

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 from evalign_study.refuted.constrained import LARGEST_MULTIPLIER, RATE, ConstrainedLoss
+from evalign_study.refuted.counted import CountedLoss
 from evalign_study.refuted.curves import PartialAUCLoss, RecallAtPrecisionLoss
 from sklearn.metrics import precision_recall_curve, recall_score, roc_auc_score
 
-from evalign import AlignedLoss
 from evalign.losses import AveragePrecisionLoss
 from tests import tolerances
 
-FINE = {"thresholds": 401, "statistics": "batch"}
+FINE = {"thresholds": 401, "momentum": None}
 
 
 def on_thresholds():
@@ -81,7 +81,7 @@ def test_labels_meet_the_bound():
 def test_a_bound_that_is_met_changes_nothing():
     logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]], requires_grad=True)
     target = torch.tensor([0, 1, 0])
-    free = AlignedLoss("f1", [2, 1])
+    free = CountedLoss("f1", [2, 1])
     bound = ConstrainedLoss("f1", torch.tensor([2.0, 1.0]), constraint="recall >= 0.5")
     assert torch.equal(bound(logits, target), free(logits, target))
     assert bound.multipliers.values == 0

@@ -113,13 +113,13 @@ def test_matrices_are_counted_by_image(made):
     seen = y != VOID
     assert counts.sum() == seen.sum()
     whole = jaccard_score(y[seen], found[seen], average="macro")
-    assert dense._score(MIOU, counts) == pytest.approx(whole)
+    assert dense.score(MIOU, counts) == pytest.approx(whole)
     average = {"average": "macro"} if training.images.classes > 2 else {}
     each = [
         f1_score(image[ok], made_of[ok], **average)
         for image, made_of, ok in zip(y, found, seen, strict=True)
     ]
-    assert dense._score(DICE, counts) == pytest.approx(np.mean(each))
+    assert dense.score(DICE, counts) == pytest.approx(np.mean(each))
 
 
 def test_a_record(made, tmp_path):
@@ -136,6 +136,17 @@ def test_a_record(made, tmp_path):
     for decision in miou["decisions"].values():
         assert np.sum(decision["matrix"]) == 4 * (8 * (12 if made.dataset == "camvid" else 8) - 3)
     assert set(scores([record])) == {(made.dataset, MIOU), (made.dataset, DICE)}
+
+
+def test_offsets_that_follow_are_those_of_the_best_epoch(made):
+    training = DenseTraining(made.but(method="following_w1"))
+    kept = []
+    while not training.finished:
+        training.epoch()
+        kept.append(training.learner.offsets.float().clone())
+    best = training.curve.index(training.best)
+    torch.testing.assert_close(training.offsets, kept[best])
+    assert kept[best].any()
 
 
 @pytest.mark.parametrize("made", ["membrane"], indirect=True)

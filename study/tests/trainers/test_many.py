@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from evalign_study.refuted.counted import CountedLoss
 from evalign_study.trainers.many import Member, fit_many
 from torch import nn
 
@@ -24,7 +25,7 @@ SETTINGS = Settings(epochs=12, batch_size=64, patience=4)
 CE, F1, RUNNING = (
     nn.CrossEntropyLoss(),
     MetricLoss("f1_macro"),
-    MetricLoss("f1_macro", statistics="running"),
+    MetricLoss("f1_macro", momentum=0.1),
 )
 COOLING = {"rate": 0.8, "patience": 2}
 MEMBERS = {
@@ -35,9 +36,11 @@ MEMBERS = {
     "mcc": Member(MetricLoss("matthews_corrcoef"), 1e-2, 0),
     "running": Member(RUNNING, 1e-2, 5),
     "running, cooled": Member(RUNNING, 1e-3, 6, annealing=COOLING),
-    "aligned": Member(AlignedLoss("f1_macro", [3, 2, 1]), 1e-2, 7),
-    "aligned, rarer": Member(AlignedLoss("f1_macro", [9, 2, 1]), 1e-2, 7),  # alike but for buffers
-    "running, slower": Member(MetricLoss("f1_macro", statistics="running", momentum=0.5), 1e-2, 5),
+    "counted": Member(CountedLoss("f1_macro", [3, 2, 1]), 1e-2, 7),
+    "counted, rarer": Member(CountedLoss("f1_macro", [9, 2, 1]), 1e-2, 7),  # alike but for buffers
+    "aligned": Member(AlignedLoss("f1_macro"), 1e-2, 7),
+    "aligned, of a matrix": Member(AlignedLoss("matthews_corrcoef"), 1e-2, 7),
+    "running, slower": Member(MetricLoss("f1_macro", momentum=0.5), 1e-2, 5),
 }
 
 
@@ -80,10 +83,37 @@ def test_every_member_is_as_if_trained_alone(together, name):
             assert mine[key] == pytest.approx(theirs[key], abs=tolerances.STACKED)
 
 
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_offsets_that_change_are_those_of_the_best_epoch(ema_decay):
+    settings = replace(SETTINGS, ema_decay=ema_decay)
+    rows = {"validation": HELD_OUT, "metric": "f1_macro", "settings": settings}
+    member, other = MEMBERS["aligned"], MEMBERS["counted"]
+    trained, plain = fit_many(network, [member, other], *ROWS, **rows)
+    assert plain.offsets == {}
+    assert trained.offsets.keys() == trained.best.keys()
+    last = max(r["epoch"] for r in trained.history if r["best"])
+    loss, averaged = copy.deepcopy(member.loss), torch.zeros(3).double()
+    step, seen = loss.forward, []
+
+    def note(*batch):
+        value = step(*batch)
+        if loss.learns():
+            averaged.lerp_(loss.offsets, 1 - settings.decay(len(seen)))
+            seen.append(averaged.clone())
+        return value
+
+    loss.forward = note
+    torch.manual_seed(member.seed)
+    alone = replace(settings, learning_rate=member.learning_rate, seed=member.seed)
+    fit(network(), loss, *ROWS, **rows | {"settings": alone})
+    expected = seen[7 * last - 1].float()  # an epoch has seven batches
+    torch.testing.assert_close(trained.offsets["metric"], expected)
+
+
 def test_averages_of_weights_are_as_if_alone():
     """The stack is narrowed, as one member ends early."""
     settings = replace(SETTINGS, ema_decay=0.9, patience=2)
-    members = [MEMBERS[name] for name in ("cross-entropy", "slow", "aligned")]
+    members = [MEMBERS[name] for name in ("cross-entropy", "slow", "counted")]
     rows = {"validation": HELD_OUT, "metric": "f1_macro"}
     found = fit_many(network, members, *ROWS, settings=settings, **rows)
     assert len({len(trained.history) for trained in found}) > 1

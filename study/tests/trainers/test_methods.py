@@ -3,13 +3,14 @@
 import pytest
 import torch
 from evalign_study.data import card
+from evalign_study.refuted.counted import offsets_from_counts
+from evalign_study.trainers.following import FOLLOWING
 from evalign_study.trainers.many import Member, fit_many
 from evalign_study.trainers.methods import CLASSES, METHODS, NETWORKS, UNAVERAGED, make
 from torch import nn
 from torch.nn import functional as F
 
-from evalign.losses.offsets import metric_offsets
-from evalign.metrics import resolve
+from evalign import AlignedLoss
 from evalign.training import Settings
 from tests import tolerances
 
@@ -55,6 +56,19 @@ def test_f1_is_that_of_the_positive_class_or_macro():
     assert make("btg_f3", COUNTS[2]).target == "f3"
     assert make("anchored_mcc", COUNTS[3]).target == "matthews_corrcoef"
     assert make("cross_entropy", COUNTS[3]).target == "f1_macro"
+
+
+def test_names_say_the_settings_of_our_loss():
+    method = make("following_w0_m0.02_unweighted_f2", COUNTS[3])
+    loss = method.loss
+    assert (method.target, loss.metric_weight, loss.momentum) == ("f2_macro", 0, 0.02)
+    assert loss.class_weight is None
+    default = make("following_mcc", COUNTS[2]).loss
+    usual = AlignedLoss("matthews_corrcoef")
+    for name in ("metric", "metric_weight", "momentum", "class_weight"):
+        assert getattr(default, name) == getattr(usual, name)
+    with pytest.raises(ValueError, match="method of make must end in one of f1, mcc"):
+        make("following_x1_f1", COUNTS[2])
 
 
 def test_cross_entropy_is_torchs_own():
@@ -103,12 +117,15 @@ def test_what_logits_lack_is_what_the_cross_entropy_added():
     """That is so for our recipe and its variants; the other methods have no offsets."""
     for method, classes in CASES:
         _, _, target, offsets = make(method, COUNTS[classes], "cifar10")
+        assert (offsets is None) == method.startswith(FOLLOWING)  # those of the picked epoch
+        if offsets is None:
+            continue
         offsets = torch.as_tensor(offsets).expand(classes)
         expected = torch.zeros(classes)
         if method.startswith("anchored"):
             expected = COUNTS[classes].float().log() / 2
         elif method.startswith(("aligned", "unaligned", UNAVERAGED)):
-            expected = metric_offsets(resolve(target), COUNTS[classes]).float()
+            expected = offsets_from_counts(target, COUNTS[classes].double()).float()
         torch.testing.assert_close(offsets - offsets[0], expected - expected[0])
 
 

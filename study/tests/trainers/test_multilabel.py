@@ -80,7 +80,8 @@ def test_rows_are_split_with_their_copies_and_standardised(made):
     [
         method if method == "aligned_macro" else pytest.param(method, marks=pytest.mark.slow)
         for method in METHODS
-    ],
+    ]
+    + ["following_w1"],
 )
 def test_every_method_learns(made, method):
     record = train_multilabel(RUN.but(method=method))

@@ -203,7 +203,7 @@ def test_the_ablations_lack_what_they_say():
             torch.as_tensor(shift) * torch.ones(2) for shift in (offsets, found[variant].offsets)
         )
         torch.testing.assert_close(said.softmax(0), trained.softmax(0))
-    by_batch, whole = (found[name].loss.metric_loss for name in ("aligned_by_batch", "aligned"))
+    by_batch, whole = (found[name].loss for name in ("aligned_by_batch", "aligned"))
     assert (by_batch.running, whole.running is None) == (None, False)
     assert found["unanchored"].loss.running is not None
 

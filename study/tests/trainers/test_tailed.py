@@ -201,6 +201,18 @@ def test_what_a_method_takes_out_of_logits_is_added_back(made, monkeypatch, meth
     assert len(asked) == (4 if method in OPPONENTS else 1)
 
 
+def test_offsets_that_follow_are_kept_with_the_epoch(made, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        tailed, "decide", lambda pick, *labels, **how: asked.append((pick, how)) or {}
+    )
+    train(run_of(f"{OURS}_f1").but(method="following_f1"))
+    ((pick, how),) = asked
+    assert how["offsets"] is None
+    assert pick.offsets.shape == (CLASSES,)
+    assert pick.offsets.argmin() == CLASSES - 1  # the rarest class
+
+
 def test_a_training_that_diverges_says_the_first_class(made):
     record = train(run_of("cross_entropy").but(learning_rate=1e38))
     assert record["diverged"]

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from evalign import MetricLoss
+from evalign import AlignedLoss
 from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.averaging import UsesOffsets
 from evalign.training.loop import fit
 from evalign.training.settings import Settings
 
@@ -20,12 +21,16 @@ def rows(number=300, *, classes=3, seed=0):
     return X, noisy.argmax(1)
 
 
+class Layers(UsesOffsets, nn.Sequential):
+    """Layers that are told the offsets."""
+
+
 def mlp(classes=3, *, seed=0, dropout=0.2):
     """Make a network with dropout (randomness) and batch normalisation (buffers)."""
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
         hidden = nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(dropout)
-        return nn.Sequential(*hidden, nn.Linear(16, classes))
+        return Layers(classes).extend([*hidden, nn.Linear(16, classes)])
 
 
 def settings(**changes):
@@ -35,7 +40,7 @@ def settings(**changes):
 
 def everything(folder=None, *, network=None, **changes):
     """Make a run with every moving part: dropout, averaging, annealing, a loss with state."""
-    network, loss = network or mlp(), MetricLoss("f1_macro")
+    network, loss = network or mlp(), AlignedLoss("f1_macro")
     annealing = TemperatureAnnealing(loss, rate=0.7, patience=2, coolings=100)
     wanted = {"settings": settings(), "checkpoint": folder, "resume": folder is not None}
     wanted |= {"validation": rows(100, seed=1), "checkpoint_every": 0}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from evalign import MetricLoss, metrics
+from evalign import AlignedLoss, metrics
 from evalign.training.configuration import configuration
 
 
@@ -58,7 +58,7 @@ def test_settings_of_any_kind(way):
 
 
 def test_state_is_left_out():
-    loss = MetricLoss("f1_macro", statistics="running")
+    loss = AlignedLoss("f1_macro")
     before = configuration("loss", loss)
     loss(torch.randn(9, 3, requires_grad=True), torch.arange(9) % 3).backward()
     loss.set_temperature(0.1)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from evalign import MetricLoss, metrics
+from evalign import AlignedLoss, MetricLoss, metrics
 from evalign.losses import FocalLoss, WMWLoss
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.loop import fit
@@ -261,6 +261,33 @@ def test_averaging_follows_the_weights():
         torch.testing.assert_close(mine.detach(), expected, rtol=0, atol=tolerances.SAME)
     for name, value in network.named_buffers():
         assert torch.equal(value, buffers[name]), name
+
+
+@pytest.mark.parametrize("ema_decay", [None, 0.6])
+def test_offsets_are_averaged_and_kept_with_the_weights(ema_decay):
+    steps, validated = [], []
+
+    class Spy(AlignedLoss):
+        def forward(self, logits, target):
+            if not self.training:
+                validated.append((len(steps), self.offsets.clone()))
+            elif steps:  # each step begins with the offsets that the step before has left
+                assert torch.equal(self.offsets, steps[-1][0])
+            value = super().forward(logits, target)
+            if self.training:
+                steps.append([self.offsets.clone()])
+            return value
+
+    network, loss = mlp(), Spy("f1_macro")
+    how = settings(ema_decay=ema_decay, epochs=15, learning_rate=0.03)
+    history = run(network, loss, settings=how)[1]
+    for done, found in validated:
+        (expected,) = averaged(steps[:done], ema_decay or 0.0)
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerances.SAME)
+    best = max(record["epoch"] for record in history if record["best"])
+    assert best < 15
+    assert torch.equal(loss.offsets, validated[best - 1][1])
+    torch.testing.assert_close(network.offsets, loss.offsets.float(), rtol=0, atol=0)
 
 
 def test_the_loss_is_in_eval_mode_for_validation_only():

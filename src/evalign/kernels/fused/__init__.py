@@ -1,4 +1,4 @@
-"""The loss and its gradient as Triton kernels; the mathematics is that of `kernels.plain`.
+"""The loss and its gradient as Triton kernels; the mathematics is that of `kernels.cpu`.
 
 A row that fits on chip is read once in the forward pass. A longer row is read twice for its
 statistics (three times for the sigmoid), perhaps from the cache, and again, column by column, for
@@ -6,6 +6,7 @@ the sums. The backward pass reads and writes once, and reads a long row twice. E
 its own sums, and these are added up in one order, so that a result is the same from run to run.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
@@ -14,9 +15,10 @@ from torch import Tensor
 
 from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
-from evalign.kernels.fused.plan import ALONE, CallPlan, Step, plan_of
+from evalign.kernels.fused.plan import ALONE, CallPlan, State, plan_of
+from evalign.kernels.sums import Settings
 
-__all__ = ["CallPlan", "Step", "backward", "current", "end", "plan_of", "sums", "total"]
+__all__ = ["CallPlan", "State", "backward", "current", "end", "plan_of", "sums", "total"]
 
 
 def current(device: torch.device) -> AbstractContextManager:
@@ -26,25 +28,22 @@ def current(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device)
 
 
-def sums(this: CallPlan, rows: GivenRows, step: Step) -> tuple[Tensor, Tensor]:
-    """The sums of each program (programs, width), and numbers of every row.
-
-    The last two of a program's sums are the cross-entropy and the number of rows.
-    """
+def sums(this: CallPlan, rows: GivenRows, settings: Settings) -> tuple[Tensor, Tensor]:
+    """The sums of each program (programs, width), and numbers of every row."""
     logits, target, weight = _tensors(this, rows)
     make = logits.new_zeros if this.zeroed else logits.new_empty
     partial = make(this.programs, this.width, dtype=this.compute)
     stats = logits.new_empty(this.stats, this.rows, dtype=this.compute)
-    odds = logits if step.odds is None else step.odds
-    batch = logits, target, weight, step.temperature, odds
+    cross = _cross_entropy(settings)
+    batch = logits, target, weight, settings.temperature, logits if cross is None else cross
     if this.task != "multiclass":
-        this.sums[0](*batch, _threshold(step, logits), partial)
+        this.sums[0](*batch, _threshold(settings, logits), partial)
     elif len(this.sums) == 1:
         this.sums[0](*batch, partial, stats)
     elif this.sums:  # rows that are longer than a tile
         this.sums[0](*batch, stats)
         this.sums[1](*batch, partial, stats)
-        if step.odds is not None:
+        if cross is not None:
             partial[0, -2] = stats[7].sum(dtype=torch.float64)
     return partial, stats
 
@@ -58,46 +57,86 @@ def total(this: CallPlan, partial: Tensor) -> Tensor:
 
 def end(
     this: CallPlan,
-    step: Step,
+    settings: Settings,
     partial: Tensor,
     form: Closed,
-    running: tuple[Tensor, ...] = (),
-    momentum: float | None = None,
+    state: State | None = None,
     scale: int = 1,
     metric_weight: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss, its slopes, and the sums at which they are taken.
+    """The loss, its slopes, and the sums at which they are taken; the state is moved in place.
 
     The slopes are those by tp and predicted of every class, and by the sum of the cross-entropy,
     times `scale`. The temperature stands behind, since it may change before the backward pass, and
-    the odds, of `Step`.
-    The sums are tp, predicted, actual and total of every class or label, and the total and the
-    number of rows of exclusive classes. Behind them is the actual mass of the classes in this
-    batch. `running` are the buffers of `RunningConfusion.sums`, which are moved in place.
+    the shift and factors of the cross-entropy. The sums are `finish`'s `point`.
     """
     if partial.numel() > ALONE:
         partial = total(this, partial)
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
-    point = partial.new_empty(5 * this.classes + 2, dtype=torch.float64)
-    launch = this.end(form, momentum, len(partial), partial.dtype, scale)
-    odds = partial if step.odds is None else step.odds
-    tensors = partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 6)
+    point = partial.new_empty(6 * this.classes + 2, dtype=torch.float64)
+    launch = this.end(form, state, len(partial), partial.dtype, scale)
+    cross = _cross_entropy(settings)
+    kept = (point,) * 8 if state is None else state.running
+    followed = (point, point)
+    if state is not None and state.counts is not None and state.offsets is not None:
+        followed = state.counts, state.offsets
+    tensors = partial, settings.temperature, partial if cross is None else cross, point, loss
     # A number comes as float32, so what that leaves of it follows.
     weight = float(np.float32(metric_weight))
-    launch(*tensors, numbers=(weight, metric_weight - weight))
+    launch(*tensors, slopes, *kept, *followed, numbers=(weight, metric_weight - weight))
     return loss, slopes, point
 
 
 def backward(
-    this: CallPlan, rows: GivenRows, step: Step, stats: Tensor, slopes: Tensor, outer: Tensor
+    this: CallPlan,
+    rows: GivenRows,
+    settings: Settings,
+    stats: Tensor,
+    slopes: Tensor,
+    outer: Tensor,
 ) -> Tensor:
     """The gradient of the logits, given the slopes of the loss by its sums, times `outer`."""
     logits, target, weight = _tensors(this, rows)
     grad = torch.empty_like(logits)
-    third = stats if this.task == "multiclass" else _threshold(step, logits)
+    third = stats if this.task == "multiclass" else _threshold(settings, logits)
     this.gradient(logits, target, weight, third, slopes, outer, grad)
     return grad
+
+
+def soft_sums(rows: GivenRows, settings: Settings) -> tuple[Tensor, Tensor]:
+    """The sums of `kernels.sums`, and numbers of every row."""
+    with current(rows.logits.device):
+        plan = plan_of(rows, settings)
+        partial, stats = sums(plan, rows, settings)
+        flat = total(plan, partial)[0]
+    classes = plan.classes
+    flat[classes : 2 * classes] += flat[:classes]
+    if settings.shift is None:
+        flat[-2] = 0
+    return flat, stats
+
+
+def gradient_of_sums(
+    rows: GivenRows, settings: Settings, stats: Sequence[Tensor], of_sums: Tensor
+) -> Tensor:
+    """The gradient of the logits, given that of the sums of `soft_sums`."""
+    classes = rows.logits.shape[1]
+    parts = [of_sums[: 2 * classes], of_sums[-2:-1], settings.temperature.to(of_sums).view(1)]
+    cross = _cross_entropy(settings)
+    slopes = torch.cat(parts if cross is None else [*parts, cross.flatten().to(of_sums)])
+    slopes = slopes.to(stats[0].dtype)
+    with current(rows.logits.device):
+        plan = plan_of(rows, settings)
+        return backward(plan, rows, settings, stats[0], slopes, torch.ones_like(slopes[:1]))
+
+
+def _cross_entropy(settings: Settings) -> Tensor | None:
+    """The shift, and on a second line the factors of the classes."""
+    if settings.shift is None or settings.factor is None:
+        return settings.shift
+    factor = settings.factor[:, 0] if settings.factor.ndim == 2 else settings.factor
+    return torch.stack([settings.shift, factor])  # of a label's two both are the same here
 
 
 def _tensors(this: CallPlan, rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,10 +149,10 @@ def _tensors(this: CallPlan, rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
 _halves: dict[torch.device, Tensor] = {}
 
 
-def _threshold(step: Step, logits: Tensor) -> Tensor:
+def _threshold(settings: Settings, logits: Tensor) -> Tensor:
     """The threshold, by default ½, which is made once on every device."""
-    if step.threshold is not None:
-        return step.threshold
+    if settings.threshold is not None:
+        return settings.threshold
     if logits.device not in _halves:
         _halves[logits.device] = torch.full((), 0.5, dtype=torch.float64, device=logits.device)
     return _halves[logits.device]

@@ -1,9 +1,9 @@
-"""The kernel from sums to the loss and its slopes: the running average and the metric.
+"""The kernel from sums to the loss, its slopes, and the state of the loss.
 
 One program goes through the classes block by block, in float64. The mathematics is that of
-`kernels.closed` and `aggregation.running`. `point` holds the sums (4, C) at which the metric is
-taken: tp, predicted, actual and total, of the average if there is one, then the total and the
-number of rows of exclusive classes, and the actual mass of the classes in this batch.
+`core.metrics`, `aggregation.running` and `losses.offsets`. `point` holds the sums (4, C) at which
+the metric is taken: tp, predicted, actual and total, then the total and the number of rows of
+exclusive classes, and the slopes (2, C) of the metric itself by tp and predicted.
 """
 
 # Triton compiles this, and a type checker takes it for Python.
@@ -13,7 +13,16 @@ number of rows of exclusive classes, and the actual mass of the classes in this 
 import triton
 import triton.language as tl
 
+from evalign.core.numerics import ZERO
 from evalign.kernels.fused.ratios import part_of, score_of
+from evalign.kernels.fused.statistics import (
+    average,
+    count,
+    follow,
+    keep,
+    kept,
+    mix_pseudo_rows,
+)
 from evalign.kernels.fused.totals import added
 
 TASKS = {"binary": 0, "multiclass": 1, "multilabel": 2}
@@ -21,54 +30,68 @@ KINDS = {"ratio": 0, "matthews": 1, "kappa": 2}
 AVERAGES = {"binary": 0, "macro": 1, "micro": 2, "weighted": 3, "present": 4}
 _BINARY, _MULTILABEL = tl.constexpr(0), tl.constexpr(2)
 _MATTHEWS, _RATIO = tl.constexpr(1), tl.constexpr(0)
+_ZERO = tl.constexpr(ZERO)
 _POSITIVE, _MICRO, _WEIGHTED, _PRESENT = (tl.constexpr(i) for i in (0, 2, 3, 4))
 
 
 @triton.jit
 def finish(
-    partial, temperature, odds, point, out, slopes,
+    partial, temperature, cross, point, out, slopes,
     seen, running_tp, running_predicted, running_actual, running_total, running_rows,
+    hard_tp, hard_predicted, counts, offsets,
     main_weight, more_weight, programs, scale, classes,
     TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    RUNNING: tl.constexpr, MOMENTUM: tl.constexpr, KIND: tl.constexpr,
+    RUNNING: tl.constexpr, MOMENTUM: tl.constexpr,
+    PSEUDO: tl.constexpr, FOLLOW: tl.constexpr, ODDS: tl.constexpr, FLAT: tl.constexpr,
+    KIND: tl.constexpr,
     AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr, TP: tl.constexpr,
     TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr, BY_ACTUAL: tl.constexpr,
     BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr, SECOND: tl.constexpr,
     COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
-    """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
+    """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum.
+
+    `cross` holds the shift of the cross-entropy, and with a `CROSS_ENTROPY` of 2 the factors of the
+    classes behind it. `RUNNING` moves the averages. With a share of `PSEUDO` rows the counts are
+    moved and these rows mixed in; `FOLLOW` then replaces the offsets.
+    """
     MULTILABEL: tl.constexpr = TASK == _MULTILABEL
     zero = tl.full([], 0, tl.float64)
-    mass, predictions, heavy = zero, zero, zero
+    mass, predictions, heavy, crosses, rows = zero, zero, zero, zero, zero
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
         tp, predicted, actual, total = _added_up(
             partial, programs, c, classes, TASK, COLUMNS, PROGRAMS
         )
-        _keep(point, c, classes, tp, predicted, actual, total)
-        tl.store(point + 4 * classes + 2 + c, actual, mask=c < classes)
-        mass += tl.sum(total if MULTILABEL else actual, 0)
+        keep(point, c, classes, tp, predicted, actual, total)
+        of_rows = total if MULTILABEL else actual
+        mass += tl.sum(of_rows, 0)
         predictions += tl.sum(predicted, 0)
-        if CROSS_ENTROPY == 2:  # the classes have factors, which stand behind their odds
-            of_class = tl.load(odds + classes + c, mask=c < classes, other=0).to(tl.float64)
-            heavy += tl.sum(of_class * actual, 0)
-    empty, whole = mass == 0, mass
-    per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
-    metric_weight = tl.cast(main_weight, tl.float64) + tl.cast(more_weight, tl.float64)
-    crosses, count = zero, zero
+        if CROSS_ENTROPY == 2:
+            of_class = tl.load(cross + classes + c, mask=c < classes, other=0).to(tl.float64)
+            heavy += tl.sum(of_class * of_rows, 0)
+        if PSEUDO > 0:
+            count(counts, c, classes, actual, total, MULTILABEL)
+        if MULTILABEL and CROSS_ENTROPY:
+            crosses += tl.sum(
+                added(partial, programs, 9 * classes + 1, 8 * classes + c, c < classes,
+                      COLUMNS, PROGRAMS), 0)  # fmt: skip
     if not MULTILABEL:
         c = tl.arange(0, COLUMNS)
-        width = 8 if TASK == _BINARY else 3 * classes + 2
+        width = 10 if TASK == _BINARY else 5 * classes + 2
         ends = added(partial, programs, width, width - 2 + c, c < 2, COLUMNS, PROGRAMS)
         crosses = tl.sum(tl.where(c == 0, ends, 0), 0)
-        count = tl.sum(tl.where(c == 1, ends, 0), 0)
+        rows = tl.sum(tl.where(c == 1, ends, 0), 0)
+    empty, whole = mass == 0, mass
+    per_mass = tl.where(mass < _ZERO, 0, 1 / tl.where(mass < _ZERO, 1, mass))
+    metric_weight = tl.cast(main_weight, tl.float64) + tl.cast(more_weight, tl.float64)
     tl.debug_barrier()
 
     if RUNNING:
         # A batch without rows, or with a logit that is not finite, does not change the average.
-        counts = (mass != 0) & (tl.abs(predictions) < float("inf"))
+        moves = (mass != 0) & (tl.abs(predictions) < float("inf"))
         momentum = tl.full([], MOMENTUM, tl.float64)
-        m = tl.where(counts, momentum, 0)
+        m = tl.where(moves, momentum, 0)
         before = tl.load(seen)
         after = before + m * (1 - before)
         # Before any batch counts there is no average.
@@ -78,34 +101,46 @@ def finish(
         tl.debug_barrier()
         tl.store(seen, after)
         if not MULTILABEL:
-            whole_now = whole_before + tl.where(counts, m * (mass - whole_before), 0)
+            whole_now = whole_before + tl.where(moves, m * (mass - whole_before), 0)
             tl.store(running_total, whole_now)
             whole = tl.where(after == 0, mass, whole_now * per_seen)
             rows_before = tl.load(running_rows)
             tl.debug_barrier()
-            rows_now = rows_before + tl.where(counts, m * (count - rows_before), 0)
+            rows_now = rows_before + tl.where(moves, m * (rows - rows_before), 0)
             tl.store(running_rows, rows_now)
-            count = tl.where(after == 0, count, rows_now * per_seen)
+            rows = tl.where(after == 0, rows, rows_now * per_seen)
         for start in range(0, classes, COLUMNS):
             c = start + tl.arange(0, COLUMNS)
-            tp, predicted, actual, total = _kept(point, c, classes)
-            tp = _average(running_tp, c, classes, tp, m, counts, per_seen)
-            predicted = _average(running_predicted, c, classes, predicted, m, counts, per_seen)
-            actual = _average(running_actual, c, classes, actual, m, counts, per_seen)
+            tp, predicted, actual, total = kept(point, c, classes)
+            if PSEUDO > 0:
+                right, labelled = _hard(
+                    partial, programs, c, classes, actual, mass, TASK, COLUMNS, PROGRAMS
+                )
+                average(hard_tp, c, classes, right, m, moves, per_seen)
+                average(hard_predicted, c, classes, labelled, m, moves, per_seen)
+            tp = average(running_tp, c, classes, tp, m, moves, per_seen)
+            predicted = average(running_predicted, c, classes, predicted, m, moves, per_seen)
+            actual = average(running_actual, c, classes, actual, m, moves, per_seen)
             if MULTILABEL:
-                total = _average(running_total, c, classes, total, m, counts, per_seen)
-            _keep(point, c, classes, tp, predicted, actual, total)
+                total = average(running_total, c, classes, total, m, moves, per_seen)
+            keep(point, c, classes, tp, predicted, actual, total)
             predictions += tl.sum(predicted, 0)
         tl.debug_barrier()
+    kept_share, place = zero + 1, 0
+    if PSEUDO > 0:
+        kept_share = 1 - tl.full([], PSEUDO, tl.float64)
+        whole, predictions, place = mix_pseudo_rows(
+            point, counts, classes, whole, MULTILABEL, PSEUDO, ODDS, COLUMNS
+        )
     if not MULTILABEL:
         tl.store(point + 4 * classes, whole)
-        tl.store(point + 4 * classes + 1, count)
+        tl.store(point + 4 * classes + 1, rows)
 
     # Sums over the classes, of whatever the metric needs.
     number, weights, scores, supports, supported = zero, zero, zero, zero, zero
     sum_tp, sum_predicted, sum_actual, sum_total = zero, zero, zero, zero
     covariance, variance_true, variance_predicted = zero, zero, zero
-    share = tl.where(whole < 1e-19, 0, 1 / tl.where(whole < 1e-19, 1, whole))
+    share = tl.where(whole < _ZERO, 0, 1 / tl.where(whole < _ZERO, 1, whole))
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
         tp, predicted, actual, fn, tn, negatives, rejected, total = _cells(
@@ -113,7 +148,7 @@ def finish(
         )
         if KIND == _RATIO:
             if AVERAGE == _MICRO:
-                counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
+                counted = _counted(actual, predicted, total, share * rows, AVERAGE, MULTILABEL)
                 sum_total += tl.sum(counted * total, 0)
                 sum_tp += tl.sum(tl.where(counted != 0, tp, 0), 0)
                 sum_predicted += tl.sum(tl.where(counted != 0, predicted, 0), 0)
@@ -123,7 +158,7 @@ def finish(
                     tp, predicted, actual, tn, negatives, rejected, TP, TN, BY_TP, BY_PREDICTED,
                     BY_ACTUAL, BY_NEGATIVES, BY_REJECTED, SECOND, ZERO_DIVISION,
                 )  # fmt: skip
-                counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
+                counted = _counted(actual, predicted, total, share * rows, AVERAGE, MULTILABEL)
                 if AVERAGE == _POSITIVE:
                     counted = tl.where(c == 1, tl.full([], 1, tl.float64), 0)
                 if LEAVE_OUT:
@@ -162,7 +197,7 @@ def finish(
                 by_support = supports != 0
                 number = tl.where(by_support, supports, weights)
                 scores = tl.where(by_support, supported, scores)
-            undefined = number < 1e-19
+            undefined = number < _ZERO
             number = tl.where(undefined, 1, number)
             score = tl.where(undefined, ZERO_DIVISION, scores / number)
     elif KIND == _MATTHEWS:
@@ -180,7 +215,7 @@ def finish(
     if CROSS_ENTROPY:
         per_cross = per_mass
         if CROSS_ENTROPY == 2:
-            per_cross = tl.where(heavy < 1e-19, 0, 1 / tl.where(heavy < 1e-19, 1, heavy))
+            per_cross = tl.where(heavy < _ZERO, 0, 1 / tl.where(heavy < _ZERO, 1, heavy))
         loss += crosses * per_cross
         tl.store(slopes + 2 * classes, (per_cross * scale).to(slopes.dtype.element_ty))
     t = tl.load(temperature).to(slopes.dtype.element_ty)
@@ -193,7 +228,7 @@ def finish(
             point, c, classes, whole, predictions, MULTILABEL
         )
         if KIND == _RATIO:
-            counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
+            counted = _counted(actual, predicted, total, share * rows, AVERAGE, MULTILABEL)
             if AVERAGE == _MICRO:
                 of_tp = tl.where(counted != 0, pooled_tp, 0)
                 of_predicted = tl.where(counted != 0, pooled_predicted, 0)
@@ -220,8 +255,10 @@ def finish(
                 tl.where(undefined, 0, of_predicted),
             )
         here = c < classes
-        of_tp = tl.where(nothing, 0, -scale * metric_weight * of_tp)
-        of_predicted = tl.where(nothing, 0, -scale * metric_weight * of_predicted)
+        tl.store(point + 4 * classes + 2 + c, of_tp, mask=here)
+        tl.store(point + 5 * classes + 2 + c, of_predicted, mask=here)
+        of_tp = tl.where(nothing, 0, -scale * metric_weight * kept_share * of_tp)
+        of_predicted = tl.where(nothing, 0, -scale * metric_weight * kept_share * of_predicted)
         of_tp, of_predicted = (
             of_tp.to(slopes.dtype.element_ty),
             of_predicted.to(slopes.dtype.element_ty),
@@ -229,11 +266,14 @@ def finish(
         tl.store(slopes + c, of_tp, mask=here)
         tl.store(slopes + classes + c, of_predicted, mask=here)
         if CROSS_ENTROPY:
-            odd = tl.load(odds + c, mask=here).to(slopes.dtype.element_ty)
-            tl.store(slopes + 2 * classes + 2 + c, odd, mask=here)
+            shift = tl.load(cross + c, mask=here).to(slopes.dtype.element_ty)
+            tl.store(slopes + 2 * classes + 2 + c, shift, mask=here)
         if CROSS_ENTROPY == 2:
-            of_class = tl.load(odds + classes + c, mask=here).to(slopes.dtype.element_ty)
+            of_class = tl.load(cross + classes + c, mask=here).to(slopes.dtype.element_ty)
             tl.store(slopes + 3 * classes + 2 + c, of_class, mask=here)
+    if FOLLOW:  # the shift of this batch is read, and may be the same buffer
+        tl.debug_barrier()
+        follow(point + 4 * classes + 2, offsets, classes, place, MULTILABEL, ODDS, FLAT, COLUMNS)
 
 
 @triton.jit
@@ -244,12 +284,12 @@ def _added_up(
     """tp, predicted, actual and total of classes, added up over the programs in one order."""
     real = c < classes
     if TASK == _BINARY:  # the sums of one label are those of two classes, mirrored for the negative
-        tp = added(partial, programs, 8, tl.where(c == 1, 0, 5), real, COLUMNS, PROGRAMS)
-        fp = added(partial, programs, 8, tl.where(c == 1, 1, 4), real, COLUMNS, PROGRAMS)
-        actual = added(partial, programs, 8, tl.where(c == 1, 2, 3), real, COLUMNS, PROGRAMS)
+        tp = added(partial, programs, 10, tl.where(c == 1, 0, 5), real, COLUMNS, PROGRAMS)
+        fp = added(partial, programs, 10, tl.where(c == 1, 1, 4), real, COLUMNS, PROGRAMS)
+        actual = added(partial, programs, 10, tl.where(c == 1, 2, 3), real, COLUMNS, PROGRAMS)
         total = actual
     else:
-        width = (6 if TASK == _MULTILABEL else 3) * classes + 2
+        width = 9 * classes + 1 if TASK == _MULTILABEL else 5 * classes + 2
         tp = added(partial, programs, width, c, real, COLUMNS, PROGRAMS)
         fp = added(partial, programs, width, classes + c, real, COLUMNS, PROGRAMS)
         actual = added(partial, programs, width, 2 * classes + c, real, COLUMNS, PROGRAMS)
@@ -261,36 +301,32 @@ def _added_up(
 
 
 @triton.jit
-def _average(running, c, classes, now, m, counts, per_seen):
-    """Move a running sum, and return the average with the batch's NaN."""
-    before = tl.load(running + c, mask=c < classes, other=0)
-    after = before + tl.where(counts, m * (now - before), 0)
-    tl.store(running + c, after, mask=c < classes)
-    return tl.where(per_seen == 0, now, after * per_seen) + (now - now)
-
-
-@triton.jit
-def _keep(point, c, classes, tp, predicted, actual, total):
-    here = c < classes
-    tl.store(point + c, tp, mask=here)
-    tl.store(point + classes + c, predicted, mask=here)
-    tl.store(point + 2 * classes + c, actual, mask=here)
-    tl.store(point + 3 * classes + c, total, mask=here)
-
-
-@triton.jit
-def _kept(point, c, classes):
-    here = c < classes
-    tp = tl.load(point + c, mask=here, other=0)
-    predicted = tl.load(point + classes + c, mask=here, other=0)
-    actual = tl.load(point + 2 * classes + c, mask=here, other=0)
-    return tp, predicted, actual, tl.load(point + 3 * classes + c, mask=here, other=0)
+def _hard(
+    partial, programs, c, classes, actual, mass, TASK: tl.constexpr,
+    COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
+    """tp and predicted of the hard labels of a batch."""
+    real = c < classes
+    first, width = 3 * classes, 5 * classes + 2
+    if TASK == _BINARY:
+        first, width = 6, 10
+    if TASK == _MULTILABEL:
+        first, width = 6 * classes, 9 * classes + 1
+    own, step = c, classes
+    if TASK == _BINARY:
+        own, step = 0 * c, 1
+    tp = added(partial, programs, width, first + own, real, COLUMNS, PROGRAMS)
+    predicted = added(partial, programs, width, first + step + own, real, COLUMNS, PROGRAMS)
+    if TASK == _BINARY:  # what is not labelled positive is labelled negative
+        tp = tl.where(c == 0, actual - (predicted - tp), tp)
+        predicted = tl.where(c == 0, mass - predicted, predicted)
+    return tp, tl.where(real, predicted, 0)
 
 
 @triton.jit
 def _cells(point, c, classes, whole, predictions, MULTILABEL: tl.constexpr):
     """The sums of classes and what follows from them. Beyond the last class all are 0."""
-    tp, predicted, actual, total = _kept(point, c, classes)
+    tp, predicted, actual, total = kept(point, c, classes)
     here = c < classes
     if not MULTILABEL:
         total = tl.where(here, whole, 0)

@@ -1,7 +1,8 @@
 """The kernels of one logit per label, each a problem of two classes with a threshold.
 
 A tile has the labels down and the rows across, as in `sums`. A binary problem has one label. Per
-label there are six sums, of weight by target and membership: tp, fp, actual, negatives, fn, tn.
+label there are nine sums: tp, fp, actual, negatives, fn and tn of memberships, tp and predicted of
+hard labels, and the cross-entropy.
 """
 
 # Triton compiles this, and a type checker takes it for Python.
@@ -15,11 +16,12 @@ from evalign.kernels.fused.step import at_threshold
 
 @triton.jit
 def label_sums(
-    logits, target, weight, temperature, odds, threshold, partial,
+    logits, target, weight, temperature, offsets, threshold, partial,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     y_image, y_class, y_row, each_threshold, LABELS: tl.constexpr, WEIGHTED: tl.constexpr,
     CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SIGMOID: tl.constexpr, EPS: tl.constexpr, BINARY: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The sums of some labels over this program's rows."""
     compute: tl.constexpr = partial.dtype.element_ty
@@ -33,8 +35,13 @@ def label_sums(
     tn = tl.zeros([COLUMNS, ROWS], compute)
     actual = tl.zeros([COLUMNS, ROWS], compute)
     negatives = tl.zeros([COLUMNS, ROWS], compute)
+    hard = tl.zeros([COLUMNS, ROWS], compute)
+    hard_right = tl.zeros([COLUMNS, ROWS], compute)
     crosses = tl.zeros([COLUMNS, ROWS], compute)
     counts = tl.zeros([COLUMNS, ROWS], compute)
+    by = tau
+    if CROSS_ENTROPY:
+        by = shift(offsets, label, LABELS, BINARY, compute)
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
         image = tile // tiles
         s = (tile - image * tiles) * ROWS + tl.arange(0, ROWS)[None, :]
@@ -50,16 +57,20 @@ def label_sums(
         tn += negative * (1 - h)
         actual += positive
         negatives += negative
+        labelled = z > 0
+        hard += tl.where(labelled, w, 0)
+        hard_right += tl.where(labelled, positive, 0)
         counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
         if CROSS_ENTROPY:
-            z += shift(odds, compute)
-            if CROSS_ENTROPY == 2:  # the classes have factors, which stand behind their odds
-                negative *= tl.load(odds + 2).to(compute)
-                positive *= tl.load(odds + 3).to(compute)
+            z += by
+            if CROSS_ENTROPY == 2:
+                absent, present = factors(offsets, label, LABELS, BINARY, compute)
+                negative *= absent
+                positive *= present
             # A share of 0 is 0 even where the logarithm is infinite.
             crosses += tl.where(positive == 0, 0, positive * _softplus(-z))
             crosses += tl.where(negative == 0, 0, negative * _softplus(z))
-    own = partial + tl.program_id(0).to(tl.int64) * (6 * LABELS + 2)
+    own = partial + tl.program_id(0).to(tl.int64) * (9 * LABELS + 1)
     label = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = label < LABELS
     tl.store(own + label, tl.sum(tp, 1), mask=real)
@@ -68,11 +79,11 @@ def label_sums(
     tl.store(own + 3 * LABELS + label, tl.sum(negatives, 1), mask=real)
     tl.store(own + 4 * LABELS + label, tl.sum(fn, 1), mask=real)
     tl.store(own + 5 * LABELS + label, tl.sum(tn, 1), mask=real)
-    # The next two are asked of binary problems only.
-    if CROSS_ENTROPY:
-        tl.store(own + 6 * LABELS, tl.sum(tl.sum(crosses, 1), 0))
-    if LABELS == 1:
-        tl.store(own + 6 * LABELS + 1, tl.sum(tl.sum(counts, 1), 0))
+    tl.store(own + 6 * LABELS + label, tl.sum(hard_right, 1), mask=real)
+    tl.store(own + 7 * LABELS + label, tl.sum(hard, 1), mask=real)
+    tl.store(own + 8 * LABELS + label, tl.sum(crosses, 1), mask=real)
+    if BINARY:
+        tl.store(own + 9, tl.sum(tl.sum(counts, 1), 0))
 
 
 @triton.jit
@@ -101,6 +112,9 @@ def label_gradient(
     else:
         of_tp = tl.load(slopes + label, mask=real, other=0)
         of_predicted = tl.load(slopes + LABELS + label, mask=real, other=0)
+    offsets, by = slopes + 2 * classes + 2, of_tp
+    if CROSS_ENTROPY:
+        by = shift(offsets, label, LABELS, BINARY, compute)
     tiles = tl.cdiv(size, ROWS)
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
         image = tile // tiles
@@ -112,14 +126,15 @@ def label_gradient(
         _h, slope = at_threshold(z, tau, t, SIGMOID, EPS)
         out = slope * (y * of_tp + of_predicted)
         if CROSS_ENTROPY:
-            p = 1 / (1 + tl.exp(-(z + shift(slopes + 2 * classes + 2, compute))))
+            p = 1 / (1 + tl.exp(-(z + by)))
             cross = p - y
             if CROSS_ENTROPY == 2:
-                # The two factors stand behind two odds.
-                cross = tl.load(slopes + 8) * (1 - y) * p - tl.load(slopes + 9) * y * (1 - p)
+                absent, present = factors(offsets, label, LABELS, BINARY, compute)
+                cross = absent * (1 - y) * p - present * y * (1 - p)
             out += tl.load(slopes + 2 * classes) * cross
         at = grad + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row + label * z_class
-        tl.store(at, (out * w * scale).to(grad.dtype.element_ty), mask=real & (s < size))
+        out = tl.where(w == 0, 0, out * w * scale).to(grad.dtype.element_ty)
+        tl.store(at, out, mask=real & (s < size))
 
 
 @triton.jit
@@ -140,13 +155,26 @@ def label_rows(
         w = tl.where(counts, tl.load(weight + at, mask=s < size, other=0).to(compute), 0)
     else:
         w = tl.where(counts, tl.full([], 1, compute), tl.full([], 0, compute))
-    return z, tl.where(counts, y, 0), w
+    return tl.where(w == 0, 0, z), tl.where(counts, y, 0), w  # padding may hold anything
 
 
 @triton.jit
-def shift(odds, compute: tl.constexpr):
-    """The offset of a binary logit."""
-    return (tl.log(tl.load(odds + 1)) - tl.log(tl.load(odds))).to(compute)
+def shift(offsets, label, LABELS: tl.constexpr, BINARY: tl.constexpr, compute: tl.constexpr):
+    """What the cross-entropy adds to the logits of labels; a binary problem has two offsets."""
+    if BINARY:
+        return (tl.load(offsets + 1) - tl.load(offsets)).to(compute) + 0 * label.to(compute)
+    else:
+        return tl.load(offsets + label, mask=label < LABELS, other=0).to(compute)
+
+
+@triton.jit
+def factors(offsets, label, LABELS: tl.constexpr, BINARY: tl.constexpr, compute: tl.constexpr):
+    """The factors of absence and presence, which stand behind the offsets; a label has one."""
+    if BINARY:
+        return tl.load(offsets + 2).to(compute), tl.load(offsets + 3).to(compute)
+    else:
+        both = tl.load(offsets + LABELS + label, mask=label < LABELS, other=0).to(compute)
+        return both, both
 
 
 @triton.jit

@@ -22,6 +22,7 @@ from evalign.kernels.fused.labels import label_gradient, label_sums
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 from evalign.kernels.fused.totals import add_up
+from evalign.kernels.sums import Settings
 
 # Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
 LONGEST = 4096  # classes of a row that is kept on chip
@@ -33,20 +34,32 @@ LABELS = 64  # of a tile
 FINISH = 4096  # classes at a time, of the one program that ends
 ADD = 32, 128  # sums at a time, and of so many programs
 ALONE = 2**16  # sums that it adds up by itself
+CROSS = [1, 1]
 PLANS = 1000  # that are kept
 
 
-class Step(NamedTuple):
-    """How memberships are made.
+class State(NamedTuple):
+    """What a loss keeps between batches, which the last kernel updates in place.
 
-    `odds` are exp(shift) of a cross-entropy of logits + shift beside the metric; on a second line,
-    where there is one, are the factors of the classes in it.
+    Args:
+        running: the buffers of `RunningConfusion.buffers_for`.
+        momentum: the weight of the batch in them.
+        counts: cumulative counts of the classes; None where offsets do not follow.
+        offsets: those of the next batch.
+        following: share of pseudo-rows, whether offsets are updated, the largest odds, and the
+            share of the largest gain that counts as none.
     """
 
-    temperature: Tensor
-    sigmoid: bool = False
-    threshold: Tensor | None = None
-    odds: Tensor | None = None
+    running: tuple[Tensor, ...]
+    momentum: float
+    counts: Tensor | None = None
+    offsets: Tensor | None = None
+    following: tuple[float, bool, float, float] = (0.0, False, 1.0, 0.0)
+
+    @property
+    def how(self) -> tuple:
+        """What a compiled kernel depends on."""
+        return self.momentum, *self.following
 
 
 class Launch:
@@ -83,9 +96,9 @@ class CallPlan:
     A matrix is one image, whose positions are its rows. So is a binary problem, with one column.
     """
 
-    def __init__(self, rows: GivenRows, step: Step) -> None:
+    def __init__(self, rows: GivenRows, settings: Settings) -> None:
         logits, weight = rows.logits, rows.weight
-        self.task, self.cross = rows.task, 0 if step.odds is None else step.odds.ndim
+        self.task, self.cross = rows.task, _kind_of_cross_entropy(settings)
         self._ends: dict[tuple, Launch] = {}
         if rows.task == "binary":
             images, columns, size = 1, 1, logits.numel()
@@ -111,10 +124,10 @@ class CallPlan:
         # The classes of a row lie side by side from a multiple of this on; 0 if they do not.
         adjacent = gcd(of_logits.image, of_logits.position, 16) if of_logits.column == 1 else 0
         eps = torch.finfo(self.compute).eps
-        kind = weight is not None, self.cross, step.sigmoid, eps
+        kind = weight is not None, self.cross, settings.sigmoid, eps
         processors = _processors(logits.device)
         if rows.task != "multiclass":
-            each = step.threshold is not None and step.threshold.ndim == 1
+            each = settings.threshold is not None and settings.threshold.ndim == 1
             self._plan_labels(places, (*of_target, int(each), columns), kind, processors)
         elif columns <= LONGEST:
             self._plan_whole(places, columns, kind, processors, adjacent)
@@ -130,10 +143,11 @@ class CallPlan:
         columns = triton.next_power_of_2(classes)
         narrow, wide = columns <= NARROW, columns > 1024
         warps = 4 if narrow else columns // 512 if wide else 1
+        warps = warps if narrow or not self.cross else max(1, min(warps * CROSS[0], columns // 64))
         rows = 32 * warps if narrow else max(1, 256 // columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
-        self.width, self.stats = 3 * classes + 2, 6 + (self.cross > 0)
+        self.width, self.stats = 5 * classes + 2, 6 + (self.cross > 0)
         self.zeroed = False
         # The compiler gives a narrow row to one thread, if it does not know that it lies side by
         # side. What is summed over classes then needs no other thread.
@@ -141,6 +155,7 @@ class CallPlan:
         self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
         # Nothing is summed over rows here, so there are registers for more threads.
         warps = columns // 256 if wide else max(1, columns // 512)
+        warps = warps if narrow or not self.cross else max(1, min(warps * CROSS[1], columns // 64))
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))
@@ -150,7 +165,7 @@ class CallPlan:
     def _plan_long(
         self, places: Any, classes: int, kind: Any, processors: int, adjacent: int
     ) -> None:
-        self.width, self.stats, self.zeroed = 3 * classes + 2, 6 + 2 * (self.cross > 0), True
+        self.width, self.stats, self.zeroed = 5 * classes + 2, 6 + 2 * (self.cross > 0), True
         columns, warps = LONG_ROW
         rest = (*places, classes, *kind)
         first = Launch(long_row, (self.rows,), *rest, columns, warps=warps)
@@ -171,33 +186,29 @@ class CallPlan:
         rows, blocks = 1024 // columns, triton.cdiv(labels, columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * 8 // blocks))
-        self.width, self.stats, self.zeroed = 6 * labels + 2, 0, False
-        rest = (*places, *of_labels, *kind, rows, columns)
+        self.width, self.stats, self.zeroed = 9 * labels + 1, 0, False
+        rest = (*places, *of_labels, *kind, self.task == "binary", rows, columns)
         self.sums = [Launch(label_sums, (self.programs, blocks), *rest)]
         programs = max(1, min(tiles, processors * WARPS // 4))
-        rest = (*places, *of_labels, *kind, self.task == "binary", rows, columns)
         self.gradient = Launch(label_gradient, (programs, blocks), *rest)
 
     def end(
-        self,
-        form: Closed,
-        momentum: float | None,
-        programs: int,
-        kind: torch.dtype,
-        scale: int,
+        self, form: Closed, state: State | None, programs: int, kind: torch.dtype, scale: int
     ) -> Launch:
         """The launch that ends the forward pass, for so many sums of this kind."""
-        key = form, momentum, programs, kind, scale
+        how = (None, 0.0, False, 1.0, 0.0) if state is None else state.how
+        key = form, how, programs, kind, scale
         if key in self._ends:
             return self._ends[key]
         columns = min(FINISH, triton.next_power_of_2(self.classes))
         parts = max(1, min(triton.next_power_of_2(programs), 4096 // columns))
         zero, leave_out = float(form.zero_division == 1), form.zero_division not in (0, 1)
+        momentum, *following = how
         self._ends[key] = Launch(
             finish,
             (1,),
             *(programs, scale, self.classes, TASKS[self.task], self.cross),
-            *(momentum is not None, momentum or 0.0),
+            *(momentum is not None, momentum or 0.0, *following),
             *(KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
             *(*form.first, form.second is not None, columns, parts),
             warps=8 if columns <= 1024 else 32,
@@ -208,22 +219,27 @@ class CallPlan:
 _plans: dict[tuple, CallPlan] = {}
 
 
-def plan_of(rows: GivenRows, step: Step) -> CallPlan:
+def plan_of(rows: GivenRows, settings: Settings) -> CallPlan:
     """The plan for rows, made when the first of their kind come."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     key = (
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
         *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
-        *(step.sigmoid, None if step.odds is None else step.odds.ndim),
-        None if step.threshold is None else step.threshold.ndim,
+        *(settings.sigmoid, _kind_of_cross_entropy(settings)),
+        None if settings.threshold is None else settings.threshold.ndim,
     )
     plan = _plans.get(key)
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = _plans[key] = CallPlan(rows, step)
+        plan = _plans[key] = CallPlan(rows, settings)
     return plan
+
+
+def _kind_of_cross_entropy(settings: Settings) -> int:
+    """0 for none; 2 if its classes have factors, else 1."""
+    return 0 if settings.shift is None else 1 + (settings.factor is not None)
 
 
 def _channels_last(logits: Tensor) -> bool:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from evalign.kernels.fused.step import membership, of_largest, row, slope
-from evalign.kernels.fused.sums import add2, add3, load_stats, target_and_weight
+from evalign.kernels.fused.sums import add2, add3, load_stats, odds_of, target_and_weight
 
 
 @triton.jit
@@ -20,7 +20,7 @@ def gradient(
 ):  # fmt: skip
     """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
 
-    `slopes` holds of_tp and of_predicted for each class, of_cross, the temperature, the odds of
+    `slopes` holds of_tp and of_predicted for each class, of_cross, the temperature, the shift of
     each class, and with a `CROSS_ENTROPY` of 2 its factor. A row is read twice, for its sums and
     for its gradient. If it fits into a tile, the tile is kept and the row is read once.
     """
@@ -30,10 +30,10 @@ def gradient(
         z_image, z_row = z_image // ADJACENT * ADJACENT, z_row // ADJACENT * ADJACENT
     t = tl.load(slopes + 2 * CLASSES + 1)
     outer_slope = tl.load(outer).to(compute)
-    of_predicted, odds = slopes + CLASSES, slopes + 2 * CLASSES + 2
+    of_predicted, shift = slopes + CLASSES, slopes + 2 * CLASSES + 2
     column = tl.arange(0, COLUMNS)[:, None]
     # What is the same for every row stays on chip, if a row does.
-    g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
+    g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
     n = images * size
     tiles = tl.cdiv(size, ROWS)
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
@@ -53,7 +53,8 @@ def gradient(
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
 
         # The true class, which has a slope of its own.
-        own = tl.load(logits + offset + y * z_class, mask=live & known, other=0).to(compute)
+        counts = live & (w != 0)
+        own = tl.load(logits + offset + y * z_class, mask=counts & known, other=0).to(compute)
         first = one == y
         extra = tl.load(slopes + y, mask=known, other=0)
         own_x, own_h = membership(tl.exp(own - largest), scale, tau, t, SIGMOID, EPS)
@@ -75,7 +76,7 @@ def gradient(
             downg = tl.zeros([COLUMNS, ROWS], compute)
             for begin in range(0, CLASSES, COLUMNS):
                 column = begin + tl.arange(0, COLUMNS)[:, None]
-                g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
+                g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
                 x, h, up, e = _tile(
                     logits + offset, column, z_class, live, CLASSES,
                     largest, one, scale, tau, t, SIGMOID, EPS,
@@ -110,37 +111,35 @@ def gradient(
         if CROSS_ENTROPY:
             cross = w * tl.load(slopes + 2 * CLASSES)
             if CROSS_ENTROPY == 2:
-                cross *= tl.load(odds + CLASSES + y, mask=known, other=1)
+                cross *= tl.load(shift + CLASSES + y, mask=known, other=1)
             per_mass = cross / tl.load(stats + 6 * n + r, mask=live, other=1)
-            at_one += per_mass * tl.load(odds + one, mask=one < CLASSES, other=0) - tl.where(
-                first, cross, 0
-            )
+            at_one += per_mass * odds_of(shift, one, CLASSES, compute) - tl.where(first, cross, 0)
             at_own -= cross
 
         if WHOLE:
             out = _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
             out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
-            _store(grad + offset, column, z_class, live, CLASSES, out, one, at_one)
+            _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
         else:
             for begin in range(0, CLASSES, COLUMNS):
                 column = begin + tl.arange(0, COLUMNS)[:, None]
-                g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
+                g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
                 x, h, up, e = _tile(
                     logits + offset, column, z_class, live, CLASSES,
                     largest, one, scale, tau, t, SIGMOID, EPS,
                 )  # fmt: skip
                 out = _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
                 out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
-                _store(grad + offset, column, z_class, live, CLASSES, out, one, at_one)
+                _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
 
 
 @triton.jit
-def _of_columns(of_predicted, odds, column, CLASSES: tl.constexpr, CROSS_ENTROPY: tl.constexpr):
+def _of_columns(of_predicted, shift, column, CLASSES: tl.constexpr, CROSS_ENTROPY: tl.constexpr):
     """The slope by the predicted mass of classes, and their odds."""
     g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
     odd = g
     if CROSS_ENTROPY:
-        odd = tl.load(odds + column, mask=column < CLASSES, other=0)
+        odd = odds_of(shift, column, CLASSES, g.dtype)
     return g, odd
 
 
@@ -177,6 +176,7 @@ def _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY: tl.co
 
 
 @triton.jit
-def _store(z_row, column, z_class, live, CLASSES: tl.constexpr, out, one, at_one):
-    out = tl.where(column == one, at_one, out).to(z_row.dtype.element_ty)
+def _store(z_row, column, z_class, live, w, CLASSES: tl.constexpr, out, one, at_one):
+    # A row without weight has no gradient, whatever it holds.
+    out = tl.where(w == 0, 0, tl.where(column == one, at_one, out)).to(z_row.dtype.element_ty)
     tl.store(z_row + column * z_class, out, mask=live & (column < CLASSES))

@@ -15,7 +15,7 @@ from evalign.kernels.fused.step import membership, of_largest, row
 
 @triton.jit(do_not_specialize=["z_class"])
 def whole_rows(
-    logits, target, weight, temperature, odds, partial, stats,
+    logits, target, weight, temperature, shift, partial, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
     SIGMOID: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -35,20 +35,23 @@ def whole_rows(
     real = column < CLASSES
     n = images * size
     tiles = tl.cdiv(size, ROWS)
-    own = partial + tl.program_id(0).to(tl.int64) * (3 * CLASSES + 2)
+    own = partial + tl.program_id(0).to(tl.int64) * (5 * CLASSES + 2)
     right = tl.zeros([ROWS, COLUMNS], compute)
     wrong = tl.zeros([ROWS, COLUMNS], compute)
     actual = tl.zeros([ROWS, COLUMNS], compute)
+    hard = tl.zeros([ROWS, COLUMNS], compute)
+    hard_right = tl.zeros([ROWS, COLUMNS], compute)
     crosses = tl.zeros([ROWS, 1], compute)
     counts = tl.zeros([ROWS, 1], compute)
     odd = column.to(compute)
     if CROSS_ENTROPY:
-        odd = tl.load(odds + column, mask=real, other=0).to(compute)
+        odd = odds_of(shift, column, CLASSES, compute)
     if ROWS == 1:  # these sums are added up in memory
         c = tl.arange(0, COLUMNS)
         nothing = tl.zeros([COLUMNS], compute)
         tl.store(own + c, nothing, mask=c < CLASSES)
-        tl.store(own + 2 * CLASSES + c, nothing, mask=c < CLASSES)
+        for part in tl.static_range(2, 5):
+            tl.store(own + part * CLASSES + c, nothing, mask=c < CLASSES)
         tl.debug_barrier()
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
         image = tile // tiles
@@ -62,7 +65,8 @@ def whole_rows(
         y, w, known = target_and_weight(
             target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
         )
-        own_logit = tl.load(z_rows + y * z_class, mask=live & known, other=0).to(compute)
+        z = tl.where(real & (w == 0), -column.to(compute), z)  # it may hold anything, as padding
+        own_logit = tl.load(z_rows + y * z_class, mask=live & known & (w != 0), other=0).to(compute)
         largest, one, runner_up, two, z = _two_largest(z, column)
         e = tl.exp(z - largest)
         mass = largest
@@ -91,9 +95,9 @@ def whole_rows(
         mine = tl.where(one == y, h_one, mine)
         _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
         if CROSS_ENTROPY:
-            mass += tl.load(odds + one, mask=one < CLASSES, other=0).to(compute)
+            mass += odds_of(shift, one, CLASSES, compute)
             crosses += _cross_entropy(
-                own_logit, largest, mass, odds, y, w, known, CLASSES, CROSS_ENTROPY, compute
+                own_logit, largest, mass, shift, y, w, known, CLASSES, CROSS_ENTROPY, compute
             )
             tl.store(stats + 6 * n + r, mass, mask=live)
         counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
@@ -104,7 +108,14 @@ def whole_rows(
         if ROWS == 1:  # no other program adds to `own`, so the order is that of the loop
             tl.atomic_add(own + y, mine * share, mask=known, sem="relaxed")
             tl.atomic_add(own + 2 * CLASSES + y, w, mask=known, sem="relaxed")
+            if CROSS_ENTROPY:
+                tl.atomic_add(own + 3 * CLASSES + y, w, mask=known & (one == y), sem="relaxed")
+                tl.atomic_add(own + 4 * CLASSES + one, w, mask=one < CLASSES, sem="relaxed")
         else:
+            if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
+                labelled = tl.where(column == one, w, 0)
+                hard += labelled
+                hard_right += tl.where(column == y, labelled, 0)
             right += tl.where(column == y, mine * share, 0)
             actual += tl.where(column == y, w, 0)
     c = tl.arange(0, COLUMNS)
@@ -112,13 +123,15 @@ def whole_rows(
     if ROWS > 1:
         tl.store(own + c, tl.sum(right, 0), mask=c < CLASSES)
         tl.store(own + 2 * CLASSES + c, tl.sum(actual, 0), mask=c < CLASSES)
-    tl.store(own + 3 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
-    tl.store(own + 3 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
+        tl.store(own + 3 * CLASSES + c, tl.sum(hard_right, 0), mask=c < CLASSES)
+        tl.store(own + 4 * CLASSES + c, tl.sum(hard, 0), mask=c < CLASSES)
+    tl.store(own + 5 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
+    tl.store(own + 5 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
 
 
 @triton.jit
 def long_row(
-    logits, target, weight, temperature, odds, stats,
+    logits, target, weight, temperature, shift, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
     SIGMOID: tl.constexpr, EPS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -136,10 +149,13 @@ def long_row(
     rest = tl.full([1, 1], 0, compute)
     one = tl.full([1, 1], 0, tl.int32)
     two = tl.full([1, 1], 0, tl.int32)
+    live = r < n
+    y, w, known = target_and_weight(
+        target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
+    )
     for start in range(0, CLASSES, COLUMNS):
         column = start + tl.arange(0, COLUMNS)[None, :]
-        at = z_rows + column * z_class
-        z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
+        z = _logits(z_rows, column, z_class, CLASSES, w)
         # Few tiles hold one of the two largest so far; only those are searched.
         if tl.max(tl.max(z, 1), 0) > tl.max(tl.max(runner_up, 1), 0):
             first, i, second, j, z = _two_largest(z, column)
@@ -160,10 +176,10 @@ def long_row(
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     for start in range(0, CLASSES, COLUMNS):
         column = start + tl.arange(0, COLUMNS)[None, :]
-        e = _others(z_rows, column, z_class, CLASSES, largest, one)
+        e = _others(z_rows, column, z_class, CLASSES, w, largest, one)
         rests += e
         if CROSS_ENTROPY:
-            masses += e * tl.load(odds + column, mask=column < CLASSES, other=0).to(compute)
+            masses += e * odds_of(shift, column, CLASSES, compute)
         if not SIGMOID:
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             totals += h
@@ -172,7 +188,7 @@ def long_row(
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         for start in range(0, CLASSES, COLUMNS):
             column = start + tl.arange(0, COLUMNS)[None, :]
-            e = _others(z_rows, column, z_class, CLASSES, largest, one)
+            e = _others(z_rows, column, z_class, CLASSES, w, largest, one)
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             totals += tl.where((column == one) | (column >= CLASSES), 0, h)
     total = tl.sum(totals, 1, keep_dims=True)
@@ -180,18 +196,12 @@ def long_row(
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
     total += h_one + (rest - rest)  # as in `whole_rows`
-    live = r < n
     _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
     if CROSS_ENTROPY:
-        y, w, known = target_and_weight(
-            target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
-        )
-        mass = tl.sum(masses, 1, keep_dims=True) + tl.load(
-            odds + one, mask=one < CLASSES, other=0
-        ).to(compute)
-        own_logit = tl.load(z_rows + y * z_class, mask=known, other=0).to(compute)
+        mass = tl.sum(masses, 1, keep_dims=True) + odds_of(shift, one, CLASSES, compute)
+        own_logit = tl.load(z_rows + y * z_class, mask=known & (w != 0), other=0).to(compute)
         cross = _cross_entropy(
-            own_logit, largest, mass, odds, y, w, known, CLASSES, CROSS_ENTROPY, compute
+            own_logit, largest, mass, shift, y, w, known, CLASSES, CROSS_ENTROPY, compute
         )
         tl.store(stats + 6 * n + r, mass, mask=live)
         tl.store(stats + 7 * n + r, cross, mask=live)
@@ -199,7 +209,7 @@ def long_row(
 
 @triton.jit
 def long_columns(
-    logits, target, weight, temperature, odds, partial, stats,
+    logits, target, weight, temperature, shift, partial, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
     SIGMOID: tl.constexpr, EPS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -210,7 +220,7 @@ def long_columns(
     begin = tl.program_id(0) * COLUMNS
     column = begin + tl.arange(0, COLUMNS)
     n = images * size
-    own = partial + tl.program_id(1).to(tl.int64) * (3 * CLASSES + 2)
+    own = partial + tl.program_id(1).to(tl.int64) * (5 * CLASSES + 2)
     counts = tl.zeros([], compute)
     wrong = tl.zeros([COLUMNS], compute)
     # Three stages load the next rows while this one is summed.
@@ -227,15 +237,20 @@ def long_columns(
             target, weight, r, image, s, True, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
         )
         h = tl.where(column == one, h_one, h) * tl.where(known, w / total, float("nan"))
+        h = tl.where(known & (w == 0), 0, h)
         mine = tl.where(column == y, h, 0)
         wrong += h - mine
         here = (y >= begin) & (y < begin + COLUMNS) & known
         tl.atomic_add(own + y, tl.sum(mine, 0), mask=here, sem="relaxed")
         tl.atomic_add(own + 2 * CLASSES + y, w, mask=here, sem="relaxed")
+        if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
+            tl.atomic_add(own + 3 * CLASSES + y, w, mask=here & (one == y), sem="relaxed")
+            labelled = (one >= begin) & (one < begin + COLUMNS) & (one < CLASSES)
+            tl.atomic_add(own + 4 * CLASSES + one, w, mask=labelled, sem="relaxed")
         counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
     tl.store(own + CLASSES + column, wrong, mask=column < CLASSES)
     if begin == 0:
-        tl.store(own + 3 * CLASSES + 1, counts)
+        tl.store(own + 5 * CLASSES + 1, counts)
 
 
 @triton.jit
@@ -259,26 +274,40 @@ def target_and_weight(
 
 
 @triton.jit
+def odds_of(shift, column, CLASSES: tl.constexpr, compute: tl.constexpr):
+    """exp(shift) of classes; 0 beyond the last."""
+    there = tl.load(shift + column, mask=(column >= 0) & (column < CLASSES), other=-float("inf"))
+    return tl.exp(there.to(compute))
+
+
+@triton.jit
 def _cross_entropy(
-    own_logit, largest, mass, odds, y, w, known,
+    own_logit, largest, mass, shift, y, w, known,
     CLASSES: tl.constexpr, CROSS_ENTROPY: tl.constexpr, compute: tl.constexpr,
 ):  # fmt: skip
-    """w·(log Σ_c odds_c e_c − log(odds_y e_y)); 0 for rows without weight, even if y is masked.
+    """w·(log Σ_c odds_c e_c − log(odds_y e_y)); 0 for rows without weight.
 
-    With a `CROSS_ENTROPY` of 2 the classes have factors, which stand behind their odds.
+    With a `CROSS_ENTROPY` of 2 the classes have factors, which stand behind their shifts.
     """
-    odd = tl.load(odds + y, mask=known, other=1).to(compute)
-    cross = tl.log(mass) - tl.log(odd) - (own_logit - largest)
+    own_shift = tl.load(shift + y, mask=known, other=0).to(compute)
+    cross = tl.log(mass) - own_shift - (own_logit - largest)
     if CROSS_ENTROPY == 2:
-        w *= tl.load(odds + CLASSES + y, mask=known, other=1).to(compute)
+        w *= tl.load(shift + CLASSES + y, mask=known, other=1).to(compute)
     return tl.where(w == 0, 0, w * cross)
 
 
 @triton.jit
-def _others(z_rows, column, z_class, CLASSES: tl.constexpr, largest, one):
+def _logits(z_rows, column, z_class, CLASSES: tl.constexpr, w):
+    """The logits of a tile; finite ones for a row without weight, which may hold anything."""
+    real = column < CLASSES
+    z = tl.load(z_rows + column * z_class, mask=real, other=-float("inf")).to(w.dtype)
+    return tl.where(real & (w == 0), -column.to(w.dtype), z)
+
+
+@triton.jit
+def _others(z_rows, column, z_class, CLASSES: tl.constexpr, w, largest, one):
     """e of a tile, 0 for the largest class."""
-    at = z_rows + column * z_class
-    z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(largest.dtype)
+    z = _logits(z_rows, column, z_class, CLASSES, w)
     return tl.exp(tl.where(column == one, -float("inf"), z) - largest)
 
 

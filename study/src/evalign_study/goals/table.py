@@ -46,7 +46,7 @@ HOW = (
     "schedule and weight averaging; the learning rate of each is chosen from three on two other "
     "splits, by the validation score in the goal it is for (average precision for cross-entropy). "
     "The epoch is selected by the average precision of the validation rows, and the rule is "
-    "fitted on them. Ours for the goal is `AlignedLoss` trained under the bound, and for areas "
+    "fitted on them. Ours for the goal is `CountedLoss` trained under the bound, and for areas "
     "the loss of that name, the partial one up to a false positive rate of 10%. LibAUC's losses "
     "have their own optimisers and samplers."
 )

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
 from evalign.aggregation.running import keep
+from evalign.core import membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, parse, undefined_without_rows
-from evalign.kernels import soft_confusion
-from evalign.losses import AlignedLoss
 from evalign.losses.base import zero_if_empty
+from evalign_study.refuted.counted import CountedLoss
 
 # The shortfall from a bound is measured in units of the room that the bound leaves: 0.1 for
 # recall >= 0.9, 0.01 for fpr <= 0.01. Multipliers then have one scale whatever the metric, and one
@@ -24,42 +24,35 @@ RATE = 0.005
 PENALTY = 0.1  # a weight also responds to the shortfall at once, which damps oscillation
 LARGEST_MULTIPLIER = 5.0  # a bound that needs more is taken to be infeasible
 LEAST_ROOM = 0.01  # as a share of the metric's range: recall >= 1 would leave no room
-HARD = 1e-30  # the temperature at which a soft label is a hard one
 
 
-class ConstrainedLoss(AlignedLoss):
-    """`AlignedLoss` under a constraint such as "recall >= 0.9".
+class ConstrainedLoss(CountedLoss):
+    """`CountedLoss` under a constraint such as "recall >= 0.9".
 
     Args:
-        metric: as in `AlignedLoss`.
-        class_counts: as in `AlignedLoss`.
+        metric: as in `CountedLoss`.
+        counts: as in `CountedLoss`.
         constraint: the bounds, as in `fit_decision`, without gaps between groups.
         momentum: weight of the new batch in the running statistics.
-        settings: further arguments of `AlignedLoss`.
+        settings: further arguments of `CountedLoss`.
     """
 
     def __init__(
         self,
         metric: str,
-        class_counts: Tensor,
+        counts: Tensor,
         *,
         constraint: str,
         momentum: float = 0.1,
         **settings: Any,
     ) -> None:
-        super().__init__(metric, class_counts, momentum=momentum, **settings)
+        super().__init__(metric, counts, momentum=momentum, **settings)
         self.constraint = constraint
         self.multipliers = Multipliers(parse(constraint, owner="ConstrainedLoss"), momentum)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         cross_entropy, soft = super().sums_from_batch(batch)
-        with torch.no_grad():
-            cold = torch.full_like(self.temperature, HARD)
-            hard = soft_confusion("ConstrainedLoss", batch, temperature=cold)
-        # A cold step leaves a trace of every row in the classes that it is not assigned to, and
-        # averages count the classes that have any mass.
-        least = 1e-20 * batch.weight.sum()
-        return cross_entropy, hard.map(lambda x: torch.where(x < least, 0, x)), soft
+        return cross_entropy, Confusion.from_membership(batch, membership.hard(batch)), soft
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         cross_entropy, hard, soft = sums

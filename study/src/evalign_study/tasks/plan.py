@@ -15,7 +15,7 @@ DENSE = {
     "camvid": {"batch_size": 12, "epochs": 90},
     "membrane": {"batch_size": 6, "epochs": 300},
 }
-CHOSEN = "own_root_1"  # of the candidates: what `AlignedLoss` does with pixels by itself
+CHOSEN = "own_root_1"  # of the candidates: what `CountedLoss` does with pixels by itself
 PUBLISHED = ("camvid",)  # data sets that the publisher has split
 # Splits of the development: stretches of the publisher's training and validation images.
 DEVELOPMENT = (1, 3, 4, 6)

@@ -31,12 +31,14 @@ class Pick(NamedTuple):
         validation: logits of the validation rows.
         test: logits of the test rows.
         diverged: whether it stands in for a training that has no best epoch.
+        offsets: those of the loss at this epoch, where they change (`Method`); else None.
     """
 
     epoch: int
     validation: Tensor
     test: Tensor
     diverged: bool = False
+    offsets: Tensor | None = None
 
     @classmethod
     def constant(cls, validation: int, test: int, classes: int) -> "Pick":
@@ -75,12 +77,14 @@ def decide(
         names: the metrics of the test rows.
         decisions: names of `Decision`, or, for two classes, thresholds on the probability of class
             1.
-        offsets: to be added to logits before probabilities are made of them.
+        offsets: to be added to logits before probabilities are made of them, unless the pick has
+            its own.
         weights: the weight of a test row of each class; None for equal weights. The matrix always
             has counts.
         matrix: whether to include the confusion matrix.
     """
     classes = pick.test.shape[1]
+    offsets = offsets if pick.offsets is None else pick.offsets
     found: dict[str, dict[str, Any]] = {}
     for decision in decisions:
         if decision == "tuned" and classes > MOST_TUNED:

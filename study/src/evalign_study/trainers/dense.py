@@ -30,6 +30,8 @@ from evalign_study.trainers import pixel_methods
 from evalign_study.trainers.crops import Scenes
 from evalign_study.trainers.decisions import DECISIONS
 from evalign_study.trainers.images import Parts, seeded
+from evalign_study.trainers.methods import Method
+from evalign_study.trainers.pixel_methods import Pixels
 from evalign_study.trainers.scheduled import ScheduledLearner
 
 MIOU, DICE = "jaccard_macro", "dice_per_image"
@@ -103,16 +105,28 @@ def train_dense(run: Run) -> Record:
 
 
 class DenseTraining:
-    """A training, an epoch at a time, on a GPU if there is one."""
+    """A training, an epoch at a time, on a GPU if there is one.
 
-    def __init__(self, run: Run) -> None:
+    Args:
+        run: how to train.
+        metric: by which the epoch is chosen, of the labels of argmax.
+        make: makes the method of a name for the pixels of the training images.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        metric: str = MIOU,
+        make: Callable[[str, Pixels], Method] = pixel_methods.make,
+    ) -> None:
         start = time.perf_counter()
-        self.run = run
+        self.run, self.metric = run, metric
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.images = images = prepare(run.dataset, run.split_seed, run.rows, self.device)
-        pixels = pixel_methods.Pixels.of(images.y[images.training], images.classes)
-        self.method = pixel_methods.make(run.method, pixels)
-        self.offsets = self.method.offsets + torch.zeros(images.classes)
+        pixels = Pixels.of(images.y[images.training], images.classes)
+        self.method = make(run.method, pixels)
+        given = self.method.offsets
+        self.offsets = (0.0 if given is None else given) + torch.zeros(images.classes)
         self.by_image = self._by_image()  # now, as it may be missing
         with seeded(run.seed):
             self.learner = _DenseLearner(run, images, self.method.loss.to(self.device))
@@ -125,14 +139,16 @@ class DenseTraining:
         return len(self.curve) == self.run.epochs
 
     def epoch(self) -> None:
-        """Train for one more, and keep the weights if they are the best by the mIoU."""
+        """Train for one more, and keep the weights if they are the best by the metric."""
         start = time.perf_counter()
         self.learner.epoch()
         argmax = {"argmax": lambda logits: logits.argmax(1)}
-        found = _score(MIOU, self.counted(self.images.validation, argmax)["argmax"])
+        found = score(self.metric, self.counted(self.images.validation, argmax)["argmax"])
         self.curve.append(found)
         if found > self.best:
             self.best, self.weights = found, copy.deepcopy(self.learner.kept.state_dict())
+            if (offsets := self.learner.offsets) is not None:
+                self.offsets = offsets.float().cpu()
         self.seconds += time.perf_counter() - start
 
     def record(self, assessors: Executor) -> Record:
@@ -141,7 +157,7 @@ class DenseTraining:
         self.learner.kept.load_state_dict(self.weights)
         first, second = images.validation.tensor_split(2)  # neighbours resemble each other
         asked = [
-            assessors.submit(fitted, *self._sampled(rows), self.offsets, _metrics(images.classes))
+            assessors.submit(fitted, *self.sampled(rows), self.offsets, _metrics(images.classes))
             for rows in (second, first, images.validation)
         ]
         deciders: list[Mapping[str, Callable[[Tensor], Tensor]]] = [
@@ -155,7 +171,7 @@ class DenseTraining:
         picks: dict[str, Any] = {}
         for name in tested:
             metric, decision = name.split()
-            validation, test = (_score(metric, each[name]) for each in counts)
+            validation, test = (score(metric, each[name]) for each in counts)
             found = {"validation": validation, "test": {metric: test}}
             if metric == MIOU:
                 found["matrix"] = counts[1][name].sum(0).long().tolist()
@@ -196,7 +212,7 @@ class DenseTraining:
             logits = self.learner.logits(block)
             yield block, torch.where(logits.isfinite(), logits, 0.0)
 
-    def _sampled(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def sampled(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The logits and classes of some pixels of images, the same for all runs of a split."""
         logits, labels = [], []
         for block, found in self._blocks(rows):
@@ -217,10 +233,13 @@ class DenseTraining:
                 return {}
             error.add_note(installing("study[dense]"))
             raise
-        offsets = self.offsets.view(-1, 1, 1).to(self.device)
 
         def decide(goal: str) -> Callable[[Tensor], Tensor]:
-            return lambda logits: RankSEG(metric=goal)((logits + offsets).softmax(1))
+            def labels(logits: Tensor) -> Tensor:
+                offsets = self.offsets.view(-1, 1, 1).to(self.device)
+                return RankSEG(metric=goal)((logits + offsets).softmax(1))
+
+            return labels
 
         return {f"{MIOU} {PER_IMAGE}": decide("IoU"), f"{DICE} {PER_IMAGE}": decide("dice")}
 
@@ -268,9 +287,9 @@ def fitted(
     }
 
 
-def _score(metric: str, counts: Tensor) -> float:
-    """The metric of matrices (images, classes, classes)."""
-    if metric == MIOU:
-        return float(resolve(MIOU)(Confusion.from_matrix(counts.sum(0))))
+def score(metric: str, counts: Tensor) -> float:
+    """The metric of matrices (images, classes, classes): of all pixels, or Dice of each image."""
+    if metric != DICE:
+        return float(resolve(metric)(Confusion.from_matrix(counts.sum(0))))
     dice = resolve("f1" if counts.shape[1] == 2 else "f1_macro")
     return float(np.mean([float(dice(Confusion.from_matrix(image))) for image in counts]))

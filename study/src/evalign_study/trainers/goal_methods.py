@@ -112,9 +112,7 @@ def _weighted(counts: Tensor) -> nn.Module:
 def _constrained(goal: str, counts: Tensor) -> nn.Module:
     """Our recipe under the bound."""
     sought = BOUNDED[goal]
-    return ConstrainedLoss(
-        sought.metric, counts, constraint=sought.constraint, ranks="own", task="multiclass"
-    )
+    return ConstrainedLoss(sought.metric, counts, constraint=sought.constraint, task="multiclass")
 
 
 CONSTRAINED = "constrained_"

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evalign.aggregation import RunningConfusion
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.training.early_stopping import EarlyStopping
@@ -27,6 +26,7 @@ from evalign_study.data import Dataset, load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run
 from evalign_study.trainers.crops import SIZE, Images, Stored
+from evalign_study.trainers.following import forget, offsets_now
 from evalign_study.trainers.methods import NETWORKS, SURF_BETAS, make
 from evalign_study.trainers.picks import Picks, annealing
 from evalign_study.trainers.prepared import thin
@@ -135,12 +135,12 @@ class ImageTraining:
         point = {"epoch": number} | learner.epoch(number <= self.run.cross_entropy_first)
         validation = learner.logits(self.images.validation)
         loss = learner.loss_of(validation, self.known)
-        metrics = self.picks.tell(number, loss, validation, test)
+        metrics = self.picks.tell(number, loss, validation, test, learner.offsets)
         f1 = self.picks.names[0]
         point |= {"validation_loss": loss, f"validation_{f1}": metrics[f1]}
         if self.run.network in SURF:
-            offsets = torch.as_tensor(self.method.offsets, device=self.device)
-            labels = (test() + offsets).argmax(1)
+            now = self.method.offsets if learner.offsets is None else learner.offsets
+            labels = (test() + torch.as_tensor(now, device=self.device)).argmax(1)
             point["test_accuracy"] = (labels == self.unseen).double().mean().item()
         if self.progress.annealing is not None:
             point["temperature"] = self.progress.annealing.temperature
@@ -193,6 +193,11 @@ class Learner(Generic[Stored]):
         self.kept = self.network  # whose logits count: the network, or an average over its steps
         self.order = torch.Generator(device).manual_seed(run.seed)
         self.rows = images.training[:batch_size].clone()
+
+    @property
+    def offsets(self) -> Tensor | None:
+        """The offsets of the loss, if they change; None if not."""
+        return offsets_now(self.loss)
 
     @torch.no_grad()
     def logits(self, rows: Tensor) -> Tensor:
@@ -250,9 +255,7 @@ class Learner(Generic[Stored]):
     def _restart(self, weights: dict[str, Tensor]) -> None:
         """From these weights, with nothing else learned. In place, where a graph looks for it."""
         self.network.load_state_dict(weights)
-        for part in self.loss.modules():
-            if isinstance(part, RunningConfusion):
-                part.empty()
+        forget(self.loss)
         for state in self.optimizer.state.values():  # a momentum of 0 is that of the first step
             for tensor in state.values():
                 tensor.zero_()

@@ -60,11 +60,14 @@ class Trained(NamedTuple):
         best: the weights of the best epochs by every criterion: "loss" and "metric", of the
             validation rows, and the further metrics. The last record that names a criterion is its
             epoch. An epoch without a finite loss can be the best only by the watched criterion.
+        offsets: those of the loss at these epochs, averaged as the weights are, where they change
+            (`AlignedLoss`); else empty.
     """
 
     weights: State
     history: History
     best: dict[str, State]
+    offsets: dict[str, Tensor]
 
 
 def fit_many(
@@ -158,6 +161,7 @@ class _Stack:
             name: {key: torch.empty_like(w) for key, w in self.networks.weights.items()}
             for name in greater_is_better
         }
+        self.offsets: list[dict[str, Tensor]] = [{} for _ in members]
         self.histories: list[History] = [[] for _ in members]
         self.step = 0
         one_row = X[:1].expand(len(self.places), 1, *X.shape[1:])
@@ -185,6 +189,7 @@ class _Stack:
     def _advance(self, X: Tensor, y: Tensor, rows: Tensor) -> None:
         values = self.losses.values(self.networks.logits(X[rows]), y[rows])
         self.networks.step(values.sum(), self.settings.weight_decay, self.settings.clip_norm)
+        self.losses.average(self.networks.decay)
         self.total += values.detach()
 
     def _run(self, key: int | str, compute: Callable[[], Any]) -> Any:
@@ -248,7 +253,8 @@ class _Stack:
             name: {key: w[m] for key, w in weights.items()} if name in ever else {}
             for name, weights in self.best.items()
         }
-        return Trained(best[self.settings.watch], self.histories[m], best)
+        offsets = {name: x.float().cpu() for name, x in self.offsets[m].items()}
+        return Trained(best[self.settings.watch], self.histories[m], best, offsets)
 
     def _arrange(self) -> None:
         """Lay out all tensors with a part for each place, and drop the graphs of the old layout."""
@@ -278,7 +284,7 @@ class _Stack:
         return torch.stack([self.losses.values(logits, y.expand(count, *y.shape)), *scores])
 
     def _keep(self, improved: dict[str, list[int]]) -> None:
-        """Keep the weights of these members, which are the best so far."""
+        """Keep the weights of these members, which are the best so far, and their offsets."""
         for name, places in improved.items():
             if not places:
                 continue
@@ -286,6 +292,9 @@ class _Stack:
             then = self._index([self.places[i] for i in places])
             for key, w in self.networks.kept.items():
                 self.best[name][key].index_copy_(0, then, w.detach()[now])
+            for m in (self.places[i] for i in places):
+                if (offsets := self.losses.offsets(m)) is not None:
+                    self.offsets[m][name] = offsets.clone()
 
     def _narrow(self) -> None:
         """Continue with the unfinished members only."""

@@ -19,6 +19,8 @@ from evalign.core.metrics import FBeta, MetricFunction
 from evalign.estimator.network import mlp
 from evalign.recipes import COOLINGS
 from evalign_study import networks
+from evalign_study.refuted.counted import CountedLoss
+from evalign_study.trainers.following import FOLLOWING, settings_of
 
 # AdamW with torch's defaults, at a constant learning rate (EAST E.4).
 OPTIMIZER = {"schedule": "constant", "warmup": 0.0, "clip_norm": None, "weight_decay": 0.01}
@@ -44,12 +46,14 @@ class Method(NamedTuple):
         target: the metric that it trains for; F1 for a loss without a metric.
         offsets: what is added to logits before they become probabilities, and in the papers' tables
             before they become labels. Epochs are chosen by the labels of logits without offsets.
+            None: those of the loss at the epoch that is picked, as they change; where weights are
+            averaged, so are they.
     """
 
     loss: nn.Module
     annealed: bool
     target: str | MetricFunction
-    offsets: Tensor | float = 0.0
+    offsets: Tensor | float | None = 0.0
 
 
 def cooling(rate: float, patience: int | None) -> dict[str, Any]:
@@ -91,7 +95,7 @@ def make(method: str, counts: Tensor, dataset: str = "") -> Method:
     """Make a method for a problem.
 
     Args:
-        method: a name of `METHODS`.
+        method: a name of `METHODS`, or one that says the settings of our loss (`following`).
         counts: the training rows of each class; a class without any is given one.
         dataset: needed by methods for a single class ("east_dog_5").
 
@@ -101,9 +105,12 @@ def make(method: str, counts: Tensor, dataset: str = "") -> Method:
         >>> make("surf_2", torch.tensor([90, 10])).loss.positive_rate
         0.1
     """
+    problem = Problem(counts.double().cpu().clamp(min=1), dataset)
+    if method.startswith(FOLLOWING):
+        return _following(method, problem)
     known = method in METHODS
     require(known, "make", "method", f"be one of {', '.join(METHODS)}", repr(method))
-    return METHODS[method](Problem(counts.double().cpu().clamp(min=1), dataset))
+    return METHODS[method](problem)
 
 
 def _plain(loss: Callable[[Problem], nn.Module]) -> Callable[[Problem], Method]:
@@ -183,12 +190,22 @@ def _balanced_soft(beta: float, problem: Problem) -> Method:
 
 
 def _aligned(name: str, problem: Problem, offsets: Tensor | None = None, **settings: Any) -> Method:
-    """Make our recipe (`AlignedLoss`), with its own or other offsets."""
+    """Make our recipe with offsets from counts (`CountedLoss`), or with other offsets."""
     target = problem.metric(name)
-    loss = losses.AlignedLoss(target, problem.counts, ranks="own", task="multiclass", **settings)
+    loss = CountedLoss(target, problem.counts, task="multiclass", **settings)
     if offsets is not None:
         loss.offsets.copy_(offsets)
     return Method(loss, False, target, loss.offsets.float())
+
+
+def _following(method: str, problem: Problem) -> Method:
+    """Make our recipe with offsets that follow the classifier (`AlignedLoss`)."""
+    settings, goal = settings_of(method)
+    allowed = f"end in one of {', '.join(GOALS)}"
+    require(goal in GOALS, "make", "method", allowed, repr(method))
+    target = problem.metric(GOALS[goal])
+    loss = losses.AlignedLoss(target, ranks="own", task="multiclass", **settings)
+    return Method(loss, False, target, None)
 
 
 def _half_prior(name: str, problem: Problem) -> Method:
@@ -208,8 +225,9 @@ def _by_batch(name: str, problem: Problem) -> Method:
 
 def _unanchored(name: str, problem: Problem) -> Method:
     """Leave cross-entropy out, and with it its offsets."""
-    method = _aligned(name, problem)
-    return method._replace(loss=method.loss.metric_loss, offsets=0.0)
+    target = problem.metric(name)
+    loss = losses.MetricLoss(target, momentum=0.1, ranks="own", task="multiclass")
+    return Method(loss, False, target)
 
 
 def _unaligned(name: str, problem: Problem) -> Method:
@@ -274,6 +292,7 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
         for prefix, variant in VARIANTS.items()
         for goal, name in GOALS.items()
     },
+    **{f"{FOLLOWING}_{goal}": partial(_following, f"{FOLLOWING}_{goal}") for goal in GOALS},
 }
 
 

@@ -28,7 +28,9 @@ from evalign.training.settings import usual_batch_size
 from evalign_study.data import load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refuted.counted import CountedLoss
 from evalign_study.trainers.decisions import DECISIONS
+from evalign_study.trainers.following import FOLLOWING, offsets_now, settings_of
 from evalign_study.trainers.methods import Method
 from evalign_study.trainers.prepared import Rows
 from evalign_study.trainers.recipe import TRAINER, USUAL
@@ -52,8 +54,16 @@ class AsymmetricLoss(nn.Module):
 
 def _aligned(metric: str, y: Tensor) -> Method:
     counts = torch.stack([(1 - y).sum(0), y.sum(0)], 1).clamp(min=1)
-    loss = losses.AlignedLoss(metric, counts, ranks="own", task="multilabel")
+    loss = CountedLoss(metric, counts, task="multilabel")
     return Method(loss, False, metric, loss.offsets.float())
+
+
+def _following(method: str) -> Method:
+    """Our loss with offsets that follow the classifier, for macro-F1 or as its name ends."""
+    settings, end = settings_of(method)
+    metric = f"f1_{end or 'macro'}"
+    loss = losses.AlignedLoss(metric, ranks="own", task="multilabel", **settings)
+    return Method(loss, False, metric, None)
 
 
 OURS = {MACRO: "aligned_macro", MICRO: "aligned_micro", SAMPLES: "aligned_micro"}
@@ -66,6 +76,15 @@ METHODS = RIVALS | {
     "aligned_macro": partial(_aligned, MACRO),
     "aligned_micro": partial(_aligned, MICRO),
 }
+
+
+def make(method: str, y: Tensor) -> Method:
+    """Make a method for the labels that it is to be trained on."""
+    if method.startswith(FOLLOWING):
+        return _following(method)
+    allowed = f"be one of {', '.join(METHODS)}"
+    require(method in METHODS, "train_multilabel", "method", allowed, repr(method))
+    return METHODS[method](y)
 
 
 class Parts(NamedTuple):
@@ -108,11 +127,9 @@ def train_multilabel(run: Run) -> Record:
 
 def train_network(run: Run) -> MultilabelOutcome:
     """Train a network on one core, so that runs side by side do not wait for each other."""
-    allowed = f"be one of {', '.join(METHODS)}"
-    require(run.method in METHODS, "train_multilabel", "method", allowed, repr(run.method))
     rows = prepare(run.dataset, run.split_seed, run.rows)
     (X, y), (_, known), (_, unseen) = rows
-    method = METHODS[run.method](y)
+    method = make(run.method, y)
     with threadpool_limits(1), torch.random.fork_rng([]):
         torch.set_num_threads(1)
         torch.manual_seed(run.seed)
@@ -140,7 +157,10 @@ def train_network(run: Run) -> MultilabelOutcome:
         with torch.no_grad():
             logits, test = (network(x).nan_to_num() for x, _ in rows[1:])
     best = max((epoch["epoch"] for epoch in history if epoch["best"]), default=0)
-    return MultilabelOutcome(logits, known, test, unseen, method.offsets, history, best)
+    now = offsets_now(method.loss)  # of the weights that are kept
+    offsets = method.offsets if now is None else now.float()
+    assert offsets is not None, "only a loss with offsets of its own leaves them open"
+    return MultilabelOutcome(logits, known, test, unseen, offsets, history, best)
 
 
 @lru_cache(maxsize=1)

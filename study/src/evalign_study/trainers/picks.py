@@ -20,6 +20,7 @@ from evalign.training.annealing import part_with_temperature
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import BINARY, LOSS, MULTICLASS, Run, scores, triples
 from evalign_study.trainers.decisions import THRESHOLDS, Pick, decide
+from evalign_study.trainers.following import offsets_now
 from evalign_study.trainers.methods import OPTIMIZER, Method, cooling
 from evalign_study.trainers.prepared import Rows
 
@@ -38,7 +39,7 @@ class Picks:
     """
 
     def __init__(
-        self, validation: Tensor, test: Tensor, classes: int, offsets: Tensor | float = 0.0
+        self, validation: Tensor, test: Tensor, classes: int, offsets: Tensor | float | None = 0.0
     ) -> None:
         self.labels = validation.cpu(), test.cpu()
         self.classes, self.offsets = classes, offsets
@@ -55,7 +56,12 @@ class Picks:
         return self.best[LOSS].pick.epoch if self.best else 0
 
     def tell(
-        self, epoch: int, loss: float, validation: Tensor, test: Callable[[], Tensor]
+        self,
+        epoch: int,
+        loss: float,
+        validation: Tensor,
+        test: Callable[[], Tensor],
+        offsets: Tensor | None = None,
     ) -> dict[str, float]:
         """Take note of an epoch.
 
@@ -64,6 +70,7 @@ class Picks:
             loss: the loss of the validation rows.
             validation: the logits of the validation rows.
             test: computes the logits of the test rows; called only if the epoch is a best one.
+            offsets: those of this epoch, where they change.
 
         Returns:
             The metrics of the validation rows.
@@ -77,7 +84,9 @@ class Picks:
             if name not in self.best or score > self.best[name].score
         }
         if better:
-            known, unseen = validation + self.offsets, finite(test()) + self.offsets
+            shift = self.offsets if offsets is None else offsets.float().cpu()
+            assert shift is not None, "a loss without offsets of its own has those of its method"
+            known, unseen = validation + shift, finite(test()) + shift
             for name, score in better.items():
                 self.best[name] = _Candidate(Pick(epoch, known, unseen), score, loss, metrics)
         return metrics
@@ -155,7 +164,8 @@ def fit_binary(
 
     def on_epoch(epoch: dict[str, Any]) -> None:
         loss = epoch["validation_loss"]
-        picks.tell(epoch["epoch"], loss, logits(validation[0]), lambda: logits(test[0]))
+        known, unseen = logits(validation[0]), lambda: logits(test[0])
+        picks.tell(epoch["epoch"], loss, known, unseen, offsets_now(method.loss))
 
     settings = Settings(
         epochs=run.epochs,

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from evalign import losses
 from evalign.core.checks import require
-from evalign.losses.offsets import offsets_of
 from evalign_study.data import VOID
+from evalign_study.refuted.counted import CountedLoss, offsets_from_counts
+from evalign_study.trainers.following import FOLLOWING, settings_of
 from evalign_study.trainers.methods import Method
 
 TARGET = "jaccard_macro"  # mIoU
@@ -79,6 +80,8 @@ class FocalTverskyLoss(nn.Module):
 
 def make(method: str, pixels: Pixels) -> Method:
     """Make a method for the pixels that it is to be trained on."""
+    if method.startswith(FOLLOWING):
+        return _following(method)
     allowed = f"be one of {', '.join(METHODS)}"
     require(method in METHODS, "make", "method", allowed, repr(method))
     return METHODS[method](pixels)
@@ -112,7 +115,7 @@ def _lovasz() -> nn.Module:
 def _metric(*, per_image: bool = False) -> nn.Module:
     return losses.MetricLoss(
         TARGET,
-        statistics="batch" if per_image else "running",
+        momentum=None if per_image else 0.1,
         per_image=per_image,
         ranks="own",
         task="multiclass",
@@ -120,7 +123,7 @@ def _metric(*, per_image: bool = False) -> nn.Module:
     )
 
 
-class WeightedOffsetsLoss(losses.AlignedLoss):
+class WeightedOffsetsLoss(CountedLoss):
     """Our loss with the offsets for the metric of weighted pixels, not for that of pixels as they
     are: log(class_weight) is then a part of them.
     """
@@ -128,7 +131,7 @@ class WeightedOffsetsLoss(losses.AlignedLoss):
     def __init__(self, metric: str, counts: Tensor, *, class_weight: Any, **settings: Any) -> None:
         super().__init__(metric, counts, class_weight=class_weight, **settings)
         weight = 1 / counts if isinstance(class_weight, str) else class_weight
-        self.offsets = offsets_of(self.metric_loss.metric, counts * weight) - weight.log()
+        self.offsets = offsets_from_counts(self.metric, counts * weight) - weight.log()
 
 
 def _aligned(
@@ -137,7 +140,7 @@ def _aligned(
     pixels: Pixels,
     *,
     temperature: float = 0.2,
-    made: type[losses.AlignedLoss] = WeightedOffsetsLoss,
+    made: type[CountedLoss] = WeightedOffsetsLoss,
 ) -> Method:
     """Our loss with its offsets and running statistics: without class weights, or with some."""
     named: dict[str | None, Any] = {
@@ -150,11 +153,18 @@ def _aligned(
         metric_weight=weight,
         class_weight=named.get(weights, weights),
         temperature=temperature,
-        ranks="own",
         task="multiclass",
         ignore_index=VOID,
     )
     return Method(loss, False, TARGET, loss.offsets.float())
+
+
+def _following(method: str) -> Method:
+    """Our loss with offsets that follow the classifier, for mIoU or as its name ends."""
+    settings, end = settings_of(method)
+    metric = end or TARGET
+    loss = losses.AlignedLoss(metric, ranks="own", task="multiclass", ignore_index=VOID, **settings)
+    return Method(loss, False, metric, None)
 
 
 RIVALS: dict[str, Callable[[Pixels], Method]] = {
@@ -169,14 +179,14 @@ RIVALS: dict[str, Callable[[Pixels], Method]] = {
 # Forms of ours that were compared before one was chosen, each with several weights of the metric.
 WEIGHTS = (1, 3, 10)
 FORMS: dict[str, Callable[[float], Callable[[Pixels], Method]]] = {
-    "aligned": lambda weight: partial(_aligned, None, weight, made=losses.AlignedLoss),
+    "aligned": lambda weight: partial(_aligned, None, weight, made=CountedLoss),
     "weighted_aligned": lambda weight: partial(_aligned, "median", weight),
     "balanced": lambda weight: partial(_aligned, "balanced", weight),
     "balanced_wide": lambda weight: partial(_aligned, "balanced", weight, temperature=0.4),
     "root": lambda weight: partial(_aligned, "root", weight),
-    "own_median": lambda weight: partial(_aligned, "median", weight, made=losses.AlignedLoss),
-    "own_balanced": lambda weight: partial(_aligned, "balanced", weight, made=losses.AlignedLoss),
-    "own_root": lambda weight: partial(_aligned, "auto", weight, made=losses.AlignedLoss),
+    "own_median": lambda weight: partial(_aligned, "median", weight, made=CountedLoss),
+    "own_balanced": lambda weight: partial(_aligned, "balanced", weight, made=CountedLoss),
+    "own_root": lambda weight: partial(_aligned, "auto", weight, made=CountedLoss),
     "running": lambda weight: partial(_entropy, False, _metric, weight),
     "weighted_running": lambda weight: partial(_entropy, True, _metric, weight),
     "weighted_per_image": lambda weight: partial(

@@ -27,6 +27,7 @@ from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers import stacks
 from evalign_study.trainers.decisions import DECISIONS, Pick, decide
+from evalign_study.trainers.following import FOLLOWING
 from evalign_study.trainers.many import METRIC, Member, Trained, fit_many
 from evalign_study.trainers.methods import (
     GOALS,
@@ -158,6 +159,7 @@ def decided_as(name: str, method: Method, counts: Tensor) -> dict[str, Any]:
     """
     given = counts.clamp(min=1).log() if name in WITHOUT_PRIOR else method.offsets
     whole = name in (*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS))
+    whole = whole or name.startswith(FOLLOWING)
     return {
         "offsets": given if isinstance(given, Tensor) else None,
         "decisions": DECISIONS if whole else UNLABELLED,
@@ -172,4 +174,4 @@ def _pick(trained: Trained, network: nn.Module, rows: Prepared, criterion: str) 
         return Pick.constant(len(rows.validation[1]), len(rows.test[1]), rows.classes)
     weights = trained.best[criterion]
     known, unseen = (finite(logits_of(network, weights, X)) for X, _ in rows[1:3])
-    return Pick(best[criterion]["epoch"], known, unseen)
+    return Pick(best[criterion]["epoch"], known, unseen, offsets=trained.offsets.get(criterion))

@@ -27,6 +27,7 @@ class ScheduledLearner(Learner[Stored], ABC):
     ) -> None:
         super().__init__(run, images, loss, batch_size)
         self.settings = settings
+        self.averaged: Tensor | None = None  # offsets, from the first step on
         if settings.ema_decay is not None:
             self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
         self.steps, self.number = settings.epochs * (len(images.training) // len(self.rows)), 0
@@ -53,6 +54,11 @@ class ScheduledLearner(Learner[Stored], ABC):
             self.step()
             self.number += 1
 
+    @property
+    def offsets(self) -> Tensor | None:
+        """The offsets of the loss, averaged as the weights are; None if they do not change."""
+        return self.averaged
+
     def _draw(self) -> None:
         """Draw what the step needs, before it."""
 
@@ -68,6 +74,9 @@ class ScheduledLearner(Learner[Stored], ABC):
         nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm or math.inf)
         self.optimizer.step()
         # The decay of the first step is 0, so the steps before a capture leave no trace.
+        if (offsets := super().offsets) is not None:
+            self.averaged = offsets.clone() if self.averaged is None else self.averaged
+            average_weights([self.averaged], [offsets], self.decay)
         if self.kept is not self.network:
             average_weights(self.kept.parameters(), self.network.parameters(), self.decay)
             for kept, buffer in zip(self.kept.buffers(), self.network.buffers(), strict=True):

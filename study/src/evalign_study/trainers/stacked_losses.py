@@ -9,8 +9,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from evalign.aggregation import RunningConfusion
-from evalign.losses import WMWLoss
-from evalign_study.trainers.stacked import State, runs
+from evalign.losses import AlignedLoss, WMWLoss
+from evalign_study.trainers.following import forget
+from evalign_study.trainers.stacked import State, average_weights, runs
+
+AVERAGED = "averaged"  # a buffer of a loss: the average of its offsets
 
 
 class _Group(NamedTuple):
@@ -55,10 +58,21 @@ class StackedLosses:
         """
         target = torch.zeros(len(logits), dtype=torch.int64, device=self.device)
         for loss in self.each:
-            for part in loss.modules():
-                if isinstance(part, RunningConfusion):
-                    loss(logits, target)
-                    part.empty()
+            if any(isinstance(part, RunningConfusion) for part in loss.modules()):
+                loss(logits, target)
+                forget(loss)
+            if isinstance(loss, AlignedLoss):
+                loss.register_buffer(AVERAGED, loss.offsets.clone())
+
+    def average(self, decay: Tensor) -> None:
+        """Average the offsets that change, as weights are."""
+        for group in self.groups:
+            if AVERAGED in group.state:
+                average_weights([group.state[AVERAGED]], [group.state["offsets"]], decay)
+
+    def offsets(self, member: int) -> Tensor | None:
+        """The average of a member's offsets; None where they do not change."""
+        return dict(self.each[member].named_buffers(recurse=False)).get(AVERAGED)
 
     def arrange(self, members: Sequence[int]) -> None:
         """Stack the states of these members' losses; each loss then sees its own part."""

@@ -141,7 +141,8 @@ def _picks(method: Method, trained: Trained, network: nn.Module, rows: Prepared)
     for number, name in sorted(criteria.items()):
         logits = partial(logits_of, network, trained.best[name])
         loss = best[name]["validation_loss"]
-        picks.tell(number, loss, logits(rows.validation[0]), partial(logits, rows.test[0]))
+        known, unseen = logits(rows.validation[0]), partial(logits, rows.test[0])
+        picks.tell(number, loss, known, unseen, trained.offsets.get(name))
     return picks
 
 

@@ -122,7 +122,10 @@ def _best_epochs(
         logits = finite(logits)
         matrix = triples(logits.argmax(1), known.cpu())
         if better := progress.note(scores(matrix, images.classes, tuple(names))):
-            pick = Pick(progress.epoch, logits, finite(training.logits(images.test)))
+            now = training.offsets
+            now = None if now is None else now.float().cpu()
+            tested = finite(training.logits(images.test))
+            pick = Pick(progress.epoch, logits, tested, offsets=now)
             best |= dict.fromkeys(better, pick)
     return progress.epoch, best
 
