@@ -64,7 +64,9 @@ def assert_same_state(one, other, atol=tolerances.SAME):
 
 def cross_entropy(logits, y, weight, offsets):
     if y.is_floating_point():
-        each = F.binary_cross_entropy_with_logits(logits + offsets, y.clamp(min=0), reduction="none")
+        each = F.binary_cross_entropy_with_logits(
+            logits + offsets, y.clamp(min=0), reduction="none"
+        )
         weight = weight.unsqueeze(1) * (y >= 0)
     else:
         if logits.ndim == 1:
@@ -143,7 +145,9 @@ def test_a_batch_that_says_nothing_teaches_nothing():
 # State.
 
 
-@pytest.mark.parametrize("settings", [{}, {"class_shares": [3, 2, 1]}, {"class_weight": "balanced"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"class_shares": [3, 2, 1]}, {"class_weight": "balanced"}]
+)
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel", "matrix"])
 def test_microbatches_teach_what_the_whole_batch_does(kind, settings):
     if kind == "binary":
@@ -224,7 +228,11 @@ def test_autocast_changes_nothing(kind):
     assert_same_state(other, plain)
 
 
-@pytest.mark.parametrize("kind", ["binary", "multilabel", "matrix"])
+# A graph takes seconds.
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("multilabel", "matrix")]
+
+
+@pytest.mark.parametrize("kind", ["binary", *SLOW])
 def test_compiled_as_eager(kind):
     torch._dynamo.reset()
     plain, other = AlignedLoss(METRICS[kind]), AlignedLoss(METRICS[kind])
@@ -237,13 +245,14 @@ def test_compiled_as_eager(kind):
 
 def stacked(kind, step):
     rows = [batch(kind, 2 * step + i)[:2] for i in range(2)]
-    return (torch.stack(parts).detach().requires_grad_(i == 0) for i, parts in enumerate(zip(*rows)))
+    logits, y = (torch.stack(parts) for parts in zip(*rows, strict=True))
+    return logits.detach().requires_grad_(), y
 
 
 @pytest.mark.parametrize("kind", METRICS)
 def test_a_stack_learns_as_each_alone(kind):
     """Under `vmap` the state moves if it is an argument, and stays as it is if it is not."""
-    alone = [AlignedLoss(METRICS[kind], task=None) for _ in range(2)]
+    alone = [AlignedLoss(METRICS[kind]) for _ in range(2)]
     for loss, logits, y in zip(alone, *stacked(kind, 0), strict=True):
         loss(logits, y)
     stack = copy.deepcopy(alone)
@@ -347,14 +356,14 @@ def linear(rows, seed):
     return x, (torch.rand(rows, generator=generator) < (2 * x[:, 0] - 3).sigmoid()).long()
 
 
-def trained(network, loss, x, y, *, epochs, lr, sampler=None):
+def trained(network, loss, x, y, *, epochs, lr, size=64, sampler=None):
     optimizer = torch.optim.Adam(network.parameters(), lr=lr)
     generator = torch.Generator().manual_seed(0)
     for _ in range(epochs):
         order = torch.randperm(len(x), generator=generator)
         if sampler is not None:
             order = torch.multinomial(sampler, len(x), replacement=True, generator=generator)
-        for rows in order.split(64):
+        for rows in order.split(size):
             optimizer.zero_grad()
             loss(network(x[rows]), y[rows]).backward()
             optimizer.step()
@@ -370,31 +379,23 @@ def logits_of(network, x):
 def test_a_balanced_sampler_and_the_true_shares(kind):
     """The argmax is that of training without the sampler."""
     (x, y), (fresh, truth) = linear(4000, 0), linear(20_000, 1)
-    shares = y.bincount().double()
-    sampler = 1 / shares[y]
-    outputs = 2 if kind == "multiclass" else 1
-    many = kind == "multilabel"
-    scores = {}
-    for name, settings in {
-        "no sampler": {},
-        "sampler": {},
-        "shares": {"class_shares": shares / shares.sum()},
-        "counts": {"class_shares": shares},
-    }.items():
+    counts, many = y.bincount().double(), kind == "multilabel"
+    target = y.unsqueeze(1).double() if many else y
+
+    def f1(sampler, **shares):
         torch.manual_seed(0)
-        if many and settings:
-            settings = {"class_shares": settings["class_shares"].unsqueeze(0)}
-        loss = AlignedLoss("f1_macro" if many else "f1", **settings)
-        target = y.unsqueeze(1).double() if many else y
-        task = {"task": "multilabel"} if many else {}
-        loss.task = task.get("task")
-        given = None if name == "no sampler" else sampler
-        network = trained(nn.Linear(4, outputs), loss, x, target, epochs=6, lr=0.02, sampler=given)
+        network = nn.Linear(4, 2 if kind == "multiclass" else 1)
+        loss = AlignedLoss("f1_macro" if many else "f1", task=kind, **shares)
+        trained(network, loss, x, target, epochs=8, lr=0.1, size=256, sampler=sampler)
         logits = logits_of(network, fresh)
-        scores[name] = f1_score(truth, logits.argmax(1) if outputs == 2 else logits[:, 0] > 0)
-    assert scores["shares"] > scores["no sampler"] - 0.01
-    assert scores["counts"] == scores["shares"]
-    assert scores["sampler"] < scores["no sampler"] - 0.05
+        return f1_score(truth, logits.argmax(1) if kind == "multiclass" else logits[:, 0] > 0)
+
+    balanced, plain = 1 / counts[y], f1(None)
+    shares = counts.unsqueeze(0) if many else counts
+    found = f1(balanced, class_shares=shares)
+    assert found > plain - 0.01
+    assert f1(balanced, class_shares=shares / len(y)) == found
+    assert f1(balanced) < plain - 0.05
 
 
 def test_rows_that_are_sampled_as_they_come_need_no_shares():
@@ -430,25 +431,26 @@ def test_what_is_refused(arguments, text):
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind", "text"),
+    ("argument", "value", "kind", "allowed"),
     [
-        ({"class_shares": [4, 2]}, "multiclass", "class_shares of AlignedLoss must have shape (3,)"),
-        ({"class_shares": [4, 2, 1]}, "binary", "class_shares of AlignedLoss must have shape (2,)"),
-        ({"class_shares": [4, 2, 1]}, "multilabel", "class_shares of AlignedLoss must have shape (3, 2), a pair"),
-        ({"class_shares": [[4, 2]] * 3}, "multiclass", "class_shares of AlignedLoss must have shape (3,), one"),
-        ({"class_shares": [4, 2, 1]}, "mixup", "class_shares of AlignedLoss must be None for rows of class"),
-        ({"class_weight": [4, 2]}, "multiclass", "class_weight of AlignedLoss must hold a number for each of the 3 classes. Got 2"),
-        ({"class_weight": "balanced"}, "multilabel", "class_weight of AlignedLoss must be numbers or None for a mul"),
-        ({"metric": lambda c: c.tp.detach().sum()}, "multiclass", "metric of AlignedLoss must be finite, and dif"),
-        ({"metric": lambda c: c.tp.sum() * math.nan}, "multiclass", "metric of AlignedLoss must be finite, and d"),
+        ("class_shares", [4, 2], "multiclass", "have shape (3,), one number for each class. Got"),
+        ("class_shares", [4, 2, 1], "binary", "have shape (2,), one number for each class. Got"),
+        ("class_shares", [4, 2, 1], "multilabel", "have shape (3, 2), a pair (absent, present)"),
+        ("class_shares", [[4, 2]] * 3, "multiclass", "have shape (3,), one number for each class."),
+        ("class_shares", [4, 2, 1], "mixup", "be None for rows of class probabilities. Got shares"),
+        ("class_weight", [4, 2], "multiclass", "hold a number for each of the 3 classes. Got 2"),
+        ("class_weight", "balanced", "multilabel", "be numbers or None for a multilabel problem."),
+        ("metric", lambda c: c.tp.detach().sum(), "multiclass", "be finite, and differentiable"),
+        ("metric", lambda c: c.tp.sum() * math.nan, "multiclass", "be finite, and differentiable"),
     ],
-)  # fmt: skip
-def test_what_a_batch_shows_to_be_wrong(settings, kind, text):
+)
+def test_what_a_batch_shows_to_be_wrong(argument, value, kind, allowed):
+    settings = {"metric": "f1_macro", argument: value}
     logits, y, _ = batch("multiclass" if kind == "mixup" else kind)
     if kind == "mixup":
         settings, y = settings | {"task": "multiclass"}, logits.detach().softmax(1)
-    with pytest.raises(ValueError, match=re.escape(text)):
-        AlignedLoss(**{"metric": "f1_macro"} | settings)(logits, y)
+    with pytest.raises(ValueError, match=re.escape(f"{argument} of AlignedLoss must {allowed}")):
+        AlignedLoss(**settings)(logits, y)
 
 
 def test_the_number_of_classes_is_kept():

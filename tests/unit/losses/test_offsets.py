@@ -14,7 +14,6 @@ from sklearn.metrics import (
     jaccard_score,
     matthews_corrcoef,
 )
-from torch import nn
 
 from evalign import AlignedLoss, Confusion, metrics
 from evalign.losses.offsets import ODDS, half_skilled, metric_offsets
