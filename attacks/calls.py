@@ -15,8 +15,8 @@ MULTICLASS: dict[str, Callable[[], Any]] = {
     "f1_macro": lambda: losses.MetricLoss("f1_macro"),
     "mcc": lambda: losses.MetricLoss("matthews_corrcoef"),
     "precision_macro": lambda: losses.MetricLoss("precision_macro", temperature=1e-6),
-    "running": lambda: losses.MetricLoss("jaccard_macro", statistics="running"),
-    "aligned": lambda: losses.AlignedLoss("f1_macro", [5, 3, 1, 1]),
+    "running": lambda: losses.MetricLoss("jaccard_macro", momentum=0.1),
+    "aligned": lambda: losses.AlignedLoss("f1_macro"),
     "soft_fbeta": lambda: losses.SoftFBetaLoss(average="macro"),
     "focal": lambda: losses.FocalLoss(),
     "logit_adjusted": lambda: losses.LogitAdjustedLoss([5, 3, 1, 1]),
@@ -29,7 +29,7 @@ MULTICLASS: dict[str, Callable[[], Any]] = {
 }
 BINARY: dict[str, Callable[[], Any]] = {
     "f1": lambda: losses.MetricLoss("f1"),
-    "aligned_f1": lambda: losses.AlignedLoss("f1", [5, 3]),
+    "aligned_f1": lambda: losses.AlignedLoss("f1"),
     "auroc_binary": lambda: losses.AUROCLoss(),
     "wmw": lambda: losses.WMWLoss(),
     "surrogate": lambda: losses.SurrogateFBetaLoss(positive_rate=0.3),

@@ -71,7 +71,7 @@ def macro_f1(loss_name: str, rule: str, classes: int, ratio: int, batch: int, se
     X_test, y_test = rows_of([TEST_ROWS] * classes, centres)
     network = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, classes))
     aligned = loss_name == "AlignedLoss"
-    loss = AlignedLoss("f1_macro", counts) if aligned else MetricLoss("f1_macro")
+    loss = AlignedLoss("f1_macro") if aligned else MetricLoss("f1_macro")
     optimizer = torch.optim.AdamW(network.parameters(), lr=3e-3)
     for step in range(STEPS):
         rows = torch.randint(len(y), (batch,))

@@ -55,8 +55,7 @@ def study(network: nn.Module, X: torch.Tensor, y: torch.Tensor) -> list[dict]:
     records = []
     for size in SIZES:
         for method, arguments in METHODS.items():
-            statistics = "running" if arguments else "batch"
-            loss = MetricLoss("f1", statistics=statistics, **arguments)
+            loss = MetricLoss("f1", **arguments)
             generator = torch.Generator().manual_seed(size)
             mean, square, empty = torch.zeros_like(exact), 0.0, 0
             for step in range(WARMUP + BATCHES):

@@ -46,14 +46,14 @@ BASE = "cross-entropy"
 Run = Callable[[], Any]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
-LOSSES: dict[str, Callable[[str, Tensor], nn.Module]] = {
-    "MetricLoss": lambda metric, counts: MetricLoss(metric),
-    "MCC": lambda metric, counts: MetricLoss("matthews_corrcoef"),
-    "running": lambda metric, counts: MetricLoss(metric, statistics="running"),
+LOSSES: dict[str, Callable[[str], nn.Module]] = {
+    "MetricLoss": MetricLoss,
+    "MCC": lambda metric: MetricLoss("matthews_corrcoef"),
+    "running": lambda metric: MetricLoss(metric, momentum=0.1),
     "AlignedLoss": AlignedLoss,
-    "DiceLoss": lambda metric, counts: DiceLoss(),
-    "FocalLoss": lambda metric, counts: FocalLoss(),
-    "LovaszSoftmaxLoss": lambda metric, counts: LovaszSoftmaxLoss(),
+    "DiceLoss": lambda metric: DiceLoss(),
+    "FocalLoss": lambda metric: FocalLoss(),
+    "LovaszSoftmaxLoss": lambda metric: LovaszSoftmaxLoss(),
 }
 OURS = ("MetricLoss", "MCC", "running", "AlignedLoss")  # those with goals
 BOTH = ("MetricLoss", "AlignedLoss")
@@ -86,29 +86,27 @@ class Line:
         return f"{kind}{shape}{', channels_last' if self.channels_last else ''}"
 
     def make(self, loss: str, device: str) -> LossFunction:
-        classes = 10 if self.mode.endswith("step") else 2 if len(self.shape) == 1 else self.shape[1]
-        counts = torch.tensor([9, 1]) if classes == 2 else torch.arange(1, classes + 1)
-        return LOSSES[loss](self.metric, counts).to(device)
+        return LOSSES[loss](self.metric).to(device)
 
 
 _DENSE = (*BOTH, "DiceLoss", "FocalLoss", "LovaszSoftmaxLoss")
 LINES = {
     "cuda": [
-        Line("eager", (128, 10), 2.0),
-        Line("eager", (1024, 10), 2.0),
-        Line("eager", (65_536, 10), 2.0),
-        Line("eager", (4096, 1000), 2.0),
-        Line("eager", (65_536, 1000), 1.0),
+        Line("eager", (128, 10), 2.5),
+        Line("eager", (1024, 10), 2.5),
+        Line("eager", (65_536, 10), 2.5),
+        Line("eager", (4096, 1000), 2.5),
+        Line("eager", (65_536, 1000), 1.1),
         Line("eager", (4096,), 2.5, BOTH, "f1"),
-        Line("eager", (4096, 80), 2.5, ("MetricLoss",), labels=True),
+        Line("eager", (4096, 80), 2.5, BOTH, labels=True),
         Line("eager", (8, 21, 512, 512), 1.5, _DENSE, "jaccard_macro"),
         Line("eager", (8, 21, 512, 512), 1.5, _DENSE, "jaccard_macro", channels_last=True),
         Line("captured", (1024, 10), 1.5),
         Line("captured", (1_048_576, 10), 0.5),
         Line("captured", (65_536, 1000), 0.8),
         Line("captured", (16_384, 32_768), 0.8),
-        Line("MLP step", (1024, 30), 1.15, BOTH),
-        Line("ResNet-18 step", (128, 3, 32, 32), 1.05, BOTH),
+        Line("MLP step", (1024, 30), 1.2, BOTH),
+        Line("ResNet-18 step", (128, 3, 32, 32), 1.02, BOTH),
         Line("compiled", (1024, 10), None, BOTH),
         Line("compiled", (65_536, 1000), None, BOTH),
     ],

@@ -11,6 +11,7 @@
 - `DecisionFitter`: finds it from a stream of batches.
 - `load`: whatever was fitted and saved.
 - `score`: the metric of predicted labels.
+- `checked`: a context in which losses check all values, wherever they are.
 - `exact_backward`: the gradient of a whole batch in the memory of a part.
 - `metrics`, `losses`, `theory`: all metrics, all losses, and what the papers prove.
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from evalign import tables as tables
     from evalign import training as training
     from evalign.aggregation import exact_backward
+    from evalign.core.checks import checked
     from evalign.core.confusion import Confusion
     from evalign.decisions import DecisionFitter, DecisionRule, fit_decision
     from evalign.ensemble import AlignedEnsemble
@@ -55,6 +57,7 @@ __all__ = [
     "DecisionRule",
     "MetricLoss",
     "TemperatureAnnealing",
+    "checked",
     "exact_backward",
     "fit_decision",
     "load",
@@ -75,6 +78,7 @@ _HOME = {
     "DecisionRule": "evalign.decisions",
     "MetricLoss": "evalign.losses",
     "TemperatureAnnealing": "evalign.training",
+    "checked": "evalign.core.checks",
     "exact_backward": "evalign.aggregation",
     "fit_decision": "evalign.decisions",
     "load": "evalign.opening",

@@ -126,7 +126,8 @@ def test_ignored_rows_are_as_good_as_absent(case):
     ignored[::3] = -100
     keep = torch.arange(len(logits)) % 3 != 0
     loss = case.make()
-    value, gradient = value_and_gradient(loss, logits, ignored)
+    spoilt = torch.where(keep.view(-1, *[1] * (logits.ndim - 1)), logits, torch.nan)
+    value, gradient = value_and_gradient(loss, spoilt, ignored)
     fewer, gradient_of_fewer = value_and_gradient(loss, logits[keep], target[keep])
     assert_same((value, gradient[keep]), (fewer, gradient_of_fewer), tolerances.SAME)
     assert (gradient[~keep] == 0).all()
@@ -153,6 +154,16 @@ def test_weight_k_is_k_copies(case):
     other, spread = value_and_gradient(case.make(), logits[repeated], target[repeated])
     collected = torch.zeros_like(gradient).index_add(0, repeated, spread)
     assert_same((value, gradient), (other, collected), tolerances.SAME)
+
+
+@pytest.mark.parametrize("scale", [1e-21, 1e15])
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_only_ratios_of_weights_count(case, scale):
+    logits, target = data(case.task, dtype=torch.float32)
+    weight = torch.linspace(0.5, 2, len(logits))
+    expected = value_and_gradient(case.make(), logits, target, sample_weight=weight)
+    found = value_and_gradient(case.make(), logits, target, sample_weight=scale * weight)
+    assert_same(found, expected, tolerances.FLOAT32)
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)

@@ -101,11 +101,11 @@ SURE = [166.0, 98.0, 33.0]  # of the positive class: what is not predicted as it
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("name", ["npv", "markedness"])
+@pytest.mark.parametrize("kind", [metrics.NegativePredictiveValue, metrics.Markedness])
 @pytest.mark.parametrize("zero_division", [0.0, 1.0])
-def test_a_rate_among_rows_that_rounding_alone_has_rejected(name, columns, zero_division):
+def test_a_rate_among_rows_that_rounding_alone_has_rejected(kind, columns, zero_division):
     """It is undefined, as if none were: `rejected` and `tn` are differences of equal sums."""
-    loss = losses.MetricLoss(name, zero_division=zero_division)
+    loss = losses.MetricLoss(kind(zero_division=zero_division))
     for target in itertools.product((0, 1), repeat=3):
         logits = torch.tensor(SURE, dtype=torch.float64)
         if columns == 2:
@@ -211,7 +211,7 @@ def test_agreement_of_rows_that_float32_rounds_away(name, true):
             assert torch.allclose(slopes.double(), of_logits, atol=tolerances.SATURATED)
 
 
-@pytest.mark.parametrize("statistics", ["batch", "running"])
+@pytest.mark.parametrize("momentum", [None, 0.1])
 @pytest.mark.parametrize(
     "name",
     [
@@ -229,9 +229,9 @@ def test_agreement_of_rows_that_float32_rounds_away(name, true):
         "g_mean",
     ],
 )
-def test_nan_logits_stay_visible(name, statistics):
+def test_nan_logits_stay_visible(name, momentum):
     """A loss that looks sound would hide a network that has diverged."""
     logits, target = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.arange(6)
     logits[2] = torch.nan
     for true in (target % 3, target % 2):  # with every class, and without one
-        assert losses.MetricLoss(name, statistics=statistics)(logits, true).isnan()
+        assert losses.MetricLoss(name, momentum=momentum)(logits, true).isnan()

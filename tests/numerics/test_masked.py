@@ -8,7 +8,7 @@ from evalign import losses
 from tests import tolerances
 
 LOSSES = {
-    "AlignedLoss": lambda: losses.AlignedLoss("f1_macro", [1, 2, 3]),
+    "AlignedLoss": lambda: losses.AlignedLoss("f1_macro"),
     "LogitAdjustedLoss": lambda: losses.LogitAdjustedLoss([1, 2, 3]),
     "FocalLoss": losses.FocalLoss,
     "FocalLoss, γ = 0.5": lambda: losses.FocalLoss(0.5, class_weight=[1, 2, 3]),
@@ -23,7 +23,7 @@ LOSSES = {
     "AveragePrecisionLoss": losses.AveragePrecisionLoss,
 }
 BINARY = {
-    "AlignedLoss": lambda: losses.AlignedLoss("f1", [2, 1]),
+    "AlignedLoss": lambda: losses.AlignedLoss("f1"),
     "LogitAdjustedLoss": lambda: losses.LogitAdjustedLoss([1, 2]),
     "FocalLoss": losses.FocalLoss,
     "MAELoss": losses.MAELoss,
@@ -69,10 +69,12 @@ def test_a_class_that_is_not_the_target(make):
     assert_as_finite(make, logits, target, weight)
 
 
+@pytest.mark.parametrize("mistake", [-torch.inf, torch.nan])
 @pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
-def test_the_target_of_a_row_without_weight(make):
+def test_a_row_without_weight(make, mistake):
+    """As torch's cross-entropy leaves out the rows of its ignore_index, whatever their logits."""
     logits, target, weight = rows()
-    logits[0, 0] = logits[3, 0] = -torch.inf
+    logits[0], logits[3, 0] = mistake, mistake
     target[0], weight[3] = -100, 0
     value, gradient = run(make, logits, target, weight)
     keep = torch.tensor([1, 2, 4, 5])
@@ -87,9 +89,13 @@ def test_a_class_that_has_no_share_of_a_soft_target(make):
     logits, target, weight = rows()
     target = 0.8 * F.one_hot(target, 3) + 0.2 * F.one_hot(torch.arange(6) % 2, 3)
     logits[0, 2] = logits[3, 2] = -torch.inf
-    module = make()
-    module.task = "multiclass"
-    assert_as_finite(lambda: module, logits, target, weight)
+
+    def fresh():
+        module = make()
+        module.task = "multiclass"
+        return module
+
+    assert_as_finite(fresh, logits, target, weight)
 
 
 @pytest.mark.parametrize("make", BINARY.values(), ids=BINARY)

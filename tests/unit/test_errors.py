@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from evalign import Confusion, MetricLoss, losses, metrics
+from evalign import Confusion, MetricLoss, checked, losses, metrics
 from evalign.core import heaviside
 
 LABELS = torch.tensor([0, 1, 2, 1])
@@ -60,7 +60,7 @@ FULL = {
         "torch.as_tensor(...) or output.logits.",
     ),
     "NaN logits": (
-        lambda: loss(torch.full((4, 3), math.nan), LABELS, validate=True),
+        checked()(lambda: loss(torch.full((4, 3), math.nan), LABELS)),
         ValueError,
         "logits of MetricLoss must be finite. Got nan. The network has diverged or its input "
         "holds such values.",
@@ -258,14 +258,8 @@ FULL = {
         ValueError,
         'metric of MetricLoss must be one number. Got average=None. Use average="macro".',
     ),
-    "zero_division beside a metric object": (
-        lambda: MetricLoss(metrics.Recall(average="macro"), zero_division=1.0),
-        ValueError,
-        "zero_division of MetricLoss must be None unless metric is a name. Got 1.0. Set it on "
-        "the metric itself.",
-    ),
     "zero_division of 2": (
-        lambda: MetricLoss("f1", zero_division=2),
+        lambda: metrics.FBeta(zero_division=2),
         ValueError,
         "zero_division of FBeta must be 0, 1 or nan. Got 2.",
     ),
@@ -412,11 +406,6 @@ FULL = {
         ValueError,
         "logits of WMWLoss must hold a binary problem. Got 3 classes. Reduce the problem to "
         "one class against the rest.",
-    ),
-    "statistics of a curve": (
-        lambda: losses.AveragePrecisionLoss(statistics="epoch"),
-        ValueError,
-        'statistics of AveragePrecisionLoss must be "batch" or "running". Got \'epoch\'.',
     ),
     "momentum of a curve": (
         lambda: losses.AUROCLoss(momentum=0),
@@ -620,7 +609,7 @@ NEGATIVE = torch.tensor([1.0, 1.0, -2.0, 1.0])
 
 
 def test_values_are_not_checked_under_vmap():
-    module = MetricLoss("accuracy", validate=True)
+    module = MetricLoss("accuracy")
     z = logits(2, 4, 3)
 
     def of_one(z, weight):

@@ -102,8 +102,9 @@ class RunningConfusion(nn.Module):
         if hard is not None:
             new |= {name: getattr(hard.detach(), part) for part, name in _HARD.items()}
         new = {part: value for part, value in new.items() if value is not None}
-        if self.tp is not None and any(getattr(self, part) is None for part in new):
-            self.reset()  # kept by a loss that needs fewer sums
+        kept = {part for part in PARTS if getattr(self, part) is not None}
+        if kept and kept != new.keys():
+            self.reset()  # kept by a loss that needs other sums
         counts = (now.total.sum() != 0) & now.predicted.sum().isfinite()
 
         def blend(old: Tensor, value: Tensor | float) -> Tensor:

@@ -84,6 +84,9 @@ class Batch:
                 given = given.movedim(1, -1) if labels else given.unsqueeze(-1)
             weight = weight * given
 
+        # Whatever the logits of a row without weight are: 0 · NaN would be NaN.
+        empty = weight == 0
+        logits = logits.masked_fill(empty.unsqueeze(-1) if task == "multiclass" else empty, 0)
         width = () if task == "binary" else logits.shape[-1:]
         return cls(
             task,
@@ -125,6 +128,10 @@ class Batch:
         if self.task == "binary":
             return self.logits.unsqueeze(1), self.target.unsqueeze(1), self.weight.unsqueeze(1)
         return self.logits, self.target, self.weight
+
+    def probabilities(self) -> Tensor:
+        """Softmax of classes or sigmoid of labels, in the shape of the logits."""
+        return self.logits.softmax(-1) if self.task == "multiclass" else self.logits.sigmoid()
 
     def log_probabilities(self) -> Tensor:
         """log p of every class: (R, C); a binary problem or label has the classes (0, 1)."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
-from evalign.core.checks import complaint, refuse_masked, require, thresholds_tensor
+from evalign.core.checks import checked, complaint, refuse_masked, require, thresholds_tensor
 from evalign.core.indices import class_indices
 from evalign.core.numerics import full_precision, sum_dtype
 from evalign.core.rows import Task, check_task, check_types, per_row, signed
@@ -270,15 +270,16 @@ class Confusion:
             hard = bool(((predictions == 0) | (predictions == 1)).all())
             cure = "Pass labels, e.g. logits > 0."
             require(hard, owner, "predictions", "hold 0 and 1 only", "other values", cure)
-            batch = as_batch(
-                owner,
-                predictions.to(dtype),
-                target.to(dtype),
-                task="multilabel",
-                sample_weight=sample_weight,
-                ignore_index=ignore_index,
-                look=False,
-            )
+            with checked():  # predictions were read already
+                batch = as_batch(
+                    owner,
+                    predictions.to(dtype),
+                    target.to(dtype),
+                    task="multilabel",
+                    sample_weight=sample_weight,
+                    ignore_index=ignore_index,
+                    look=False,
+                )
             hard = not bool(batch.target.frac().any())
             cure = "Pass labels, e.g. target > 0.5; predictions come first."
             require(hard, owner, "target", "hold 0 and 1 only", "a number between them", cure)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ZERO = 1e-19  # a denominator below counts as 0: about the root of the smallest float32
+ZERO = 1e-30  # a denominator below counts as 0: its slope nears the largest float32
 
 Weights = TypeVar("Weights", Tensor, np.ndarray[Any, Any])
 

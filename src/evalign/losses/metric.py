@@ -13,6 +13,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task
+from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import Settings, kernel_sums
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.route import route, whole_loss
@@ -79,6 +80,7 @@ class MetricLoss(AdditiveLoss):
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
         self.metric = resolve(metric, owner=name)
+        self.closed_form = closed_form(self.metric)
         if threshold is not None:
             threshold = thresholds_tensor(name, "threshold", threshold)
         self.register_buffer("threshold", threshold, persistent=False)
@@ -117,7 +119,7 @@ class MetricLoss(AdditiveLoss):
 
     def settings(self) -> Settings:
         """How the kernels make memberships."""
-        return Settings(self.temperature, self.heaviside == "sigmoid", self.threshold)
+        return Settings(self.temperature)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         tau = self.threshold

@@ -44,8 +44,9 @@ def _right(shares: Tensor) -> Tensor:
 
 def with_pseudo_rows(c: Confusion, counts: Tensor) -> Confusion:
     """Replace a small share of the rows by those of `half_skilled`."""
-    total = c.total.detach()
-    pseudo = half_skilled(counts, matrix=c.full is not None) * torch.where(total == 0, 1, total)
+    mass = torch.where(c.total == 0, 1, c.total).detach()
+    pseudo = half_skilled(counts, matrix=c.full is not None)
+    pseudo = pseudo.map(lambda x: x * mass)  # a compiler does not know Confusion · tensor
     return (1 - PSEUDO_ROWS) * c + PSEUDO_ROWS * pseudo
 
 
@@ -118,7 +119,9 @@ def _slopes(score: Callable[..., Tensor], metric: Metric, *at: Tensor) -> tuple[
     with torch.enable_grad():
         leaves = [x.clone().requires_grad_() for x in at]
         value = score(*leaves)
-    if not value.requires_grad or (values_readable(value) and not value.isfinite()):
+    # A batch with NaN says nothing about the metric.
+    known = values_readable(value) and all(x.isfinite().all() for x in at)
+    if not value.requires_grad or (known and not value.isfinite()):
         allowed = "be finite, and differentiable: a function of the Confusion's tensors"
         got = f"{value.item():g} of {metric!r}"
         raise ValueError(complaint("AlignedLoss", "metric", allowed, got))

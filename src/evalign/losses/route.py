@@ -20,7 +20,6 @@ from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows
 from evalign.kernels import DEVICES
-from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import Settings
 from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
 
@@ -35,7 +34,8 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
     """The way that a call of `MetricLoss` or `AlignedLoss` takes."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     own = type(loss).__dict__.get("has_kernels", False)
-    if traced() or not own or callable(loss.heaviside) or loss.per_image or not logits.numel():
+    default = loss.heaviside == "linear" and loss.threshold is None and not loss.per_image
+    if traced() or not (own and default and logits.numel()):
         return "core"
     plain = type(logits) in (Tensor, nn.Parameter) and logits.dtype in _FLOATS
     here = logits.device.type in DEVICES and target.device == logits.device
@@ -50,7 +50,7 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
 
 
 def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
-    form, labels = closed_form(loss.metric), rows.task == "multilabel"
+    form, labels = loss.closed_form, rows.task == "multilabel"
     smooth = getattr(loss, "label_smoothing", 0) or getattr(loss, "class_shares", None) is not None
     if form is None or smooth or (labels and form.kind != "ratio"):
         return False
@@ -58,17 +58,15 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
     if form.average == "binary" and not two:
         return False
     if rows.task == "multiclass":
-        return rows.indices and rows.target.dtype in _INTEGERS and loss.threshold is None
-    threshold = loss.threshold
-    sizes = [(), rows.logits.shape[1:2]] if labels else [()]
-    known = threshold is None or threshold.shape in sizes
-    return known and rows.target.dtype in _INTEGERS | _FLOATS
+        return rows.indices and rows.target.dtype in _INTEGERS
+    return rows.target.dtype in _INTEGERS | _FLOATS
 
 
 def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: Settings) -> Tensor:
     """The loss by kernels of a GPU."""
-    device = rows.logits.device  # a loss that was not moved there is copied in every call
-    settings = Settings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
+    device = rows.logits.device
+    if settings.temperature.device != device:  # the loss was not moved there
+        settings = Settings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
     value: Any = _WholeLoss.apply(rows.logits, rows, settings, loss, loss.learns())
     return value
 
@@ -85,7 +83,7 @@ class _WholeLoss(torch.autograd.Function):
     ) -> Tensor:
         from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
-        form = closed_form(loss.metric)
+        form = loss.closed_form
         assert form is not None  # `route` says so
         ctx.size = loss.over_ranks.size() if learns else 1
         weight = getattr(loss, "metric_weight", 1.0)
@@ -97,7 +95,7 @@ class _WholeLoss(torch.autograd.Function):
             state = _state(loss, plan.classes, rows) if learns else None
             value, slopes, point = fused.end(plan, settings, partial, form, state, ctx.size, weight)
         ctx.save_for_backward(logits, rows.target, rows.weight, stats, slopes, point)
-        ctx.plan, ctx.settings, ctx.metric, ctx.weight = plan, settings, loss.metric, weight
+        ctx.plan, ctx.metric, ctx.weight = plan, loss.metric, weight
         ctx.kept = ctx.size * (1.0 if state is None else 1 - state.following[0])
         ctx.task, ctx.ignore_index = rows.task, rows.ignore_index
         return value
@@ -113,7 +111,7 @@ class _WholeLoss(torch.autograd.Function):
             (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
         else:
             with fused.current(logits.device):
-                grad = fused.backward(ctx.plan, rows, ctx.settings, stats, slopes, outer[0])
+                grad = fused.backward(ctx.plan, rows, stats, slopes, outer[0])
         return grad, None, None, None, None
 
 
@@ -142,13 +140,7 @@ def _with_graph(ctx: Any, rows: GivenRows, slopes: Tensor, point: Tensor) -> Ten
         factor = factors[0] if factors else None
     with full_precision(rows.logits):
         batch = Batch.of(rows)
-        soft = membership.of_batch(
-            "MetricLoss",
-            batch,
-            temperature=temperature,
-            heaviside="sigmoid" if ctx.settings.sigmoid else "linear",
-            threshold=ctx.settings.threshold,
-        )
+        soft = membership.of_batch("MetricLoss", batch, temperature=temperature)
         sums = Confusion.from_membership(batch, soft)
         tp, predicted, actual, totals, (total, number) = point[: 4 * classes + 2].split(
             [classes] * 4 + [2]

@@ -24,7 +24,7 @@ def batches(count=4, rows=12, dtype=torch.float64):
 )
 def test_value_of_the_average_gradient_of_the_batch(metric):
     momentum = 0.3
-    loss = MetricLoss(metric, statistics="running", momentum=momentum)
+    loss = MetricLoss(metric, momentum=momentum)
     plain = MetricLoss(metric)
     seen: list[Confusion] = []
     for logits, target in batches():
@@ -52,8 +52,8 @@ def test_value_of_the_average_gradient_of_the_batch(metric):
 
 
 def test_first_batch_and_momentum_one_are_the_batch():
-    running, alone = MetricLoss("f1_macro", statistics="running"), MetricLoss("f1_macro")
-    last = MetricLoss("f1_macro", statistics="running", momentum=1.0)
+    running, alone = MetricLoss("f1_macro", momentum=0.1), MetricLoss("f1_macro")
+    last = MetricLoss("f1_macro", momentum=1.0)
     for k, (logits, target) in enumerate(batches()):
         expected = alone(logits, target)
         torch.testing.assert_close(last(logits, target), expected)
@@ -65,7 +65,7 @@ def test_looking_does_not_count():
     """In eval mode and without gradients, the value is the batch's own metric, and nothing is
     stored.
     """
-    loss, plain = MetricLoss("f1_macro", statistics="running"), MetricLoss("f1_macro")
+    loss, plain = MetricLoss("f1_macro", momentum=0.1), MetricLoss("f1_macro")
     first, second = list(batches(2))
     loss(*first)
     before = copy.deepcopy(loss.state_dict())
@@ -81,7 +81,7 @@ MOVED = ["f1_macro", metrics.ExpectedCost([[0, 1, 2], [1, 0, 1], [2, 1, 0]])]
 
 @pytest.mark.parametrize("metric", MOVED)
 def test_ignored_rows_change_nothing(metric):
-    loss = MetricLoss(metric, statistics="running")
+    loss = MetricLoss(metric, momentum=0.1)
     nothing = torch.full((12,), -100)
     first, second = list(batches(2))
     assert loss(first[0], nothing) == 0  # before anything was seen
@@ -95,7 +95,7 @@ def test_ignored_rows_change_nothing(metric):
 
 
 def test_before_any_row_the_average_is_that_of_no_rows():
-    average = RunningConfusion()(Confusion.from_matrix(torch.zeros(3, 3)))
+    average = RunningConfusion(0.1)(Confusion.from_matrix(torch.zeros(3, 3)))
     assert all((part == 0).all() for part in average.tensors())
 
 
@@ -103,7 +103,7 @@ def test_before_any_row_the_average_is_that_of_no_rows():
 @pytest.mark.parametrize("mistake", [torch.nan, torch.inf])
 def test_a_batch_that_is_not_finite_leaves_no_trace(mistake, metric):
     """Float16 may overflow once; the scaler then skips that step, and training goes on."""
-    loss, other = (MetricLoss(metric, statistics="running") for _ in range(2))
+    loss, other = (MetricLoss(metric, momentum=0.1) for _ in range(2))
     first, wrong, *last = batches()
     for batch in (first, *last):
         other(*batch)
@@ -134,15 +134,13 @@ def test_other_kinds_of_tensors_are_kept_as_plain_ones(loss):
 @pytest.mark.parametrize("metric", ["f1_macro", "g_mean"], ids=["in one function", "by autograd"])
 def test_a_matrix_that_another_loss_did_not_move_is_forgotten(metric):
     cost = metrics.ExpectedCost([[0, 1, 2]] * 3)
-    before, between, after = (
-        MetricLoss(each, statistics="running") for each in (cost, metric, cost)
-    )
+    before, between, after = (MetricLoss(each, momentum=0.1) for each in (cost, metric, cost))
     first, second, third, _ = batches()
     before(*first)
     between.load_state_dict(before.state_dict())
     between(*second)
     after.load_state_dict(between.state_dict())
-    fresh = MetricLoss(cost, statistics="running")
+    fresh = MetricLoss(cost, momentum=0.1)
     assert torch.equal(after(*third), fresh(*third))
 
 
@@ -161,8 +159,8 @@ def test_a_state_in_half_precision_becomes_double_again():
 
 def test_built_on_the_meta_device():
     with torch.device("meta"):
-        loss = MetricLoss("f1_macro", statistics="running")
-    loss, trained = loss.to_empty(device="cpu"), MetricLoss("f1_macro", statistics="running")
+        loss = MetricLoss("f1_macro", momentum=0.1)
+    loss, trained = loss.to_empty(device="cpu"), MetricLoss("f1_macro", momentum=0.1)
     first, second, *_ = batches()
     trained(*first)
     loss.load_state_dict(trained.state_dict())
@@ -182,7 +180,7 @@ def test_built_on_the_meta_device():
 def test_compiled_as_eager_over_several_batches(metric, backend):
     """The state after a batch must reach the next one, in value and gradient."""
     torch._dynamo.reset()  # of what other tests have compiled, which counts against a limit
-    eager, other = (MetricLoss(metric, statistics="running") for _ in range(2))
+    eager, other = (MetricLoss(metric, momentum=0.1) for _ in range(2))
     compiled = torch.compile(other, fullgraph=True, backend=backend)
     for logits, target in batches():
         value, expected = compiled(logits, target), eager(logits, target)
@@ -196,14 +194,14 @@ def test_compiled_as_eager_over_several_batches(metric, backend):
     ("settings", "message"),
     [
         ({"momentum": 1.5}, "momentum of MetricLoss must lie in (0, 1]"),
-        ({"statistics": "ema"}, 'statistics of MetricLoss must be "batch" or "running".'),
-        ({"threshold": [0.3, 0.7]}, "must be one number with running statistics."),
+        ({"per_image": True}, "momentum of MetricLoss must be None with per_image: the metric of"),
+        ({"threshold": [0.3, 0.7]}, "threshold of MetricLoss must be one number with a momentum."),
     ],
 )
 def test_bad_settings_and_batches(settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        MetricLoss("f1", **{"statistics": "running", **settings})
-    loss = MetricLoss("f1_macro", statistics="running")
+        MetricLoss("f1", **{"momentum": 0.1, **settings})
+    loss = MetricLoss("f1_macro", momentum=0.1)
     loss(*next(batches()))
     with pytest.raises(ValueError, match=r"must keep the 3 classes of the batches before. Got 4."):
         loss(torch.randn(5, 4, dtype=torch.float64), torch.zeros(5, dtype=torch.int64))
@@ -212,7 +210,7 @@ def test_bad_settings_and_batches(settings, message):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: MetricLoss("f1_macro", statistics="running"),
+        lambda: MetricLoss("f1_macro", momentum=0.1),
         lambda: AlignedLoss("f1_macro"),
     ],
 )

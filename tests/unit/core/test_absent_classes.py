@@ -124,7 +124,7 @@ def test_parts_of_a_batch_are_the_batch():
 
 
 def test_running_statistics_count_the_rows_of_the_average():
-    loss, plain = MetricLoss("f1_macro", statistics="running"), MetricLoss("f1_macro")
+    loss, plain = MetricLoss("f1_macro", momentum=0.1), MetricLoss("f1_macro")
     first, second = batch(4, rows=4), batch(5, rows=12)
     loss(*first)
     value = loss(*second)

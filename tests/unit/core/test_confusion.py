@@ -7,6 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalign import Confusion, MetricLoss, metrics
 from evalign.core import rows
+from evalign.core.checks import within_checked
 from tests import tolerances
 from tests.reference import confusion as reference
 from tests.reference import membership
@@ -434,8 +435,8 @@ def test_integer_indicators_are_multilabel_when_said():
 
 
 def test_labels_of_predictions_are_checked_on_every_device(monkeypatch):
-    """A GPU, where other values are not read without `validate`, waits for these in any case."""
-    monkeypatch.setattr(rows, "values_readable", lambda tensor, validate=False: validate)
+    """A GPU, where other values are read within `checked` only, waits for these in any case."""
+    monkeypatch.setattr(rows, "values_readable", lambda tensor: within_checked())
     right = torch.tensor([[1, 0], [0, 1]])
     for task, text in (("multilabel", r"from 0 to 1\. Got 2"), ("multiclass", "indices below 2")):
         with pytest.raises(ValueError, match=text):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from evalign import MetricLoss, losses
+from evalign import MetricLoss, losses, metrics
 
 
 def logits_and_target():
@@ -29,23 +29,25 @@ def test_nan_of_a_user_function_is_not_taken_for_a_perfect_score():
 
 
 @pytest.mark.parametrize(
-    "metric", ["recall_macro", "recall_weighted", "f1_macro", "precision_micro"]
+    ("kind", "average"),
+    [("Recall", "macro"), ("Recall", "weighted"), ("FBeta", "macro"), ("Precision", "micro")],
 )
 @pytest.mark.parametrize("zero_division", [0.0, math.nan])
-def test_nan_logits_are_not_hidden(metric, zero_division):
+def test_nan_logits_are_not_hidden(kind, average, zero_division):
+    metric = getattr(metrics, kind)(average=average, zero_division=zero_division)
     logits, target = logits_and_target()
     logits = logits.detach().clone()
     logits[0] = math.nan
-    assert MetricLoss(metric, zero_division=zero_division)(logits, target).isnan()
-    assert MetricLoss(metric, zero_division=zero_division)(logits, logits > 0).isnan()
+    assert MetricLoss(metric)(logits, target).isnan()
+    assert MetricLoss(metric)(logits, logits > 0).isnan()
     # Nor is a target, where it is not read: as on a GPU.
-    loss = torch.func.vmap(MetricLoss(metric, zero_division=zero_division))
+    loss = torch.func.vmap(MetricLoss(metric))
     assert loss(torch.ones_like(logits).unsqueeze(0), logits.unsqueeze(0)).isnan()
 
 
 def test_no_class_with_a_score_is_nothing_to_learn_from():
     logits = torch.randn(4, generator=torch.manual_seed(1), requires_grad=True)
-    value = MetricLoss("recall", zero_division=math.nan)(logits, torch.zeros(4))
+    value = MetricLoss(metrics.Recall(zero_division=math.nan))(logits, torch.zeros(4))
     value.backward()
     assert value == 0
     assert (logits.grad == 0).all()

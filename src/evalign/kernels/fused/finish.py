@@ -13,6 +13,7 @@ exclusive classes, and the slopes (2, C) of the metric itself by tp and predicte
 import triton
 import triton.language as tl
 
+from evalign.core.numerics import ZERO
 from evalign.kernels.fused.ratios import part_of, score_of
 from evalign.kernels.fused.statistics import (
     average,
@@ -29,6 +30,7 @@ KINDS = {"ratio": 0, "matthews": 1, "kappa": 2}
 AVERAGES = {"binary": 0, "macro": 1, "micro": 2, "weighted": 3, "present": 4}
 _BINARY, _MULTILABEL = tl.constexpr(0), tl.constexpr(2)
 _MATTHEWS, _RATIO = tl.constexpr(1), tl.constexpr(0)
+_ZERO = tl.constexpr(ZERO)
 _POSITIVE, _MICRO, _WEIGHTED, _PRESENT = (tl.constexpr(i) for i in (0, 2, 3, 4))
 
 
@@ -81,7 +83,7 @@ def finish(
         crosses = tl.sum(tl.where(c == 0, ends, 0), 0)
         rows = tl.sum(tl.where(c == 1, ends, 0), 0)
     empty, whole = mass == 0, mass
-    per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
+    per_mass = tl.where(mass < _ZERO, 0, 1 / tl.where(mass < _ZERO, 1, mass))
     metric_weight = tl.cast(main_weight, tl.float64) + tl.cast(more_weight, tl.float64)
     tl.debug_barrier()
 
@@ -138,7 +140,7 @@ def finish(
     number, weights, scores, supports, supported = zero, zero, zero, zero, zero
     sum_tp, sum_predicted, sum_actual, sum_total = zero, zero, zero, zero
     covariance, variance_true, variance_predicted = zero, zero, zero
-    share = tl.where(whole < 1e-19, 0, 1 / tl.where(whole < 1e-19, 1, whole))
+    share = tl.where(whole < _ZERO, 0, 1 / tl.where(whole < _ZERO, 1, whole))
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
         tp, predicted, actual, fn, tn, negatives, rejected, total = _cells(
@@ -195,7 +197,7 @@ def finish(
                 by_support = supports != 0
                 number = tl.where(by_support, supports, weights)
                 scores = tl.where(by_support, supported, scores)
-            undefined = number < 1e-19
+            undefined = number < _ZERO
             number = tl.where(undefined, 1, number)
             score = tl.where(undefined, ZERO_DIVISION, scores / number)
     elif KIND == _MATTHEWS:
@@ -213,7 +215,7 @@ def finish(
     if CROSS_ENTROPY:
         per_cross = per_mass
         if CROSS_ENTROPY == 2:
-            per_cross = tl.where(heavy < 1e-19, 0, 1 / tl.where(heavy < 1e-19, 1, heavy))
+            per_cross = tl.where(heavy < _ZERO, 0, 1 / tl.where(heavy < _ZERO, 1, heavy))
         loss += crosses * per_cross
         tl.store(slopes + 2 * classes, (per_cross * scale).to(slopes.dtype.element_ty))
     t = tl.load(temperature).to(slopes.dtype.element_ty)

@@ -34,6 +34,7 @@ LABELS = 64  # of a tile
 FINISH = 4096  # classes at a time, of the one program that ends
 ADD = 32, 128  # sums at a time, and of so many programs
 ALONE = 2**16  # sums that it adds up by itself
+CROSS = [1, 1]
 PLANS = 1000  # that are kept
 
 
@@ -123,11 +124,10 @@ class CallPlan:
         # The classes of a row lie side by side from a multiple of this on; 0 if they do not.
         adjacent = gcd(of_logits.image, of_logits.position, 16) if of_logits.column == 1 else 0
         eps = torch.finfo(self.compute).eps
-        kind = weight is not None, self.cross, settings.sigmoid, eps
+        kind = weight is not None, self.cross, eps
         processors = _processors(logits.device)
         if rows.task != "multiclass":
-            each = settings.threshold is not None and settings.threshold.ndim == 1
-            self._plan_labels(places, (*of_target, int(each), columns), kind, processors)
+            self._plan_labels(places, (*of_target, columns), kind, processors)
         elif columns <= LONGEST:
             self._plan_whole(places, columns, kind, processors, adjacent)
         else:
@@ -142,6 +142,7 @@ class CallPlan:
         columns = triton.next_power_of_2(classes)
         narrow, wide = columns <= NARROW, columns > 1024
         warps = 4 if narrow else columns // 512 if wide else 1
+        warps = warps if narrow or not self.cross else max(1, min(warps * CROSS[0], columns // 64))
         rows = 32 * warps if narrow else max(1, 256 // columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
@@ -153,6 +154,7 @@ class CallPlan:
         self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
         # Nothing is summed over rows here, so there are registers for more threads.
         warps = columns // 256 if wide else max(1, columns // 512)
+        warps = warps if narrow or not self.cross else max(1, min(warps * CROSS[1], columns // 64))
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))
@@ -223,8 +225,7 @@ def plan_of(rows: GivenRows, settings: Settings) -> CallPlan:
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
         *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
-        *(settings.sigmoid, _kind_of_cross_entropy(settings)),
-        None if settings.threshold is None else settings.threshold.ndim,
+        _kind_of_cross_entropy(settings),
     )
     plan = _plans.get(key)
     if plan is None:

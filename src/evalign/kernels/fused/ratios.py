@@ -6,6 +6,10 @@
 import triton
 import triton.language as tl
 
+from evalign.core.numerics import ZERO
+
+_ZERO = tl.constexpr(ZERO)
+
 
 @triton.jit
 def score_of(
@@ -48,7 +52,7 @@ def part_of(whole, part):
 
 @triton.jit
 def _quotient(over, under, over_by_tp, under_by_tp, over_by_predicted, under_by_predicted):
-    undefined = under < 1e-19
+    undefined = under < _ZERO
     under = tl.where(undefined, 1, under)
     score = over / under
     of_tp = (over_by_tp - under_by_tp * score) / under

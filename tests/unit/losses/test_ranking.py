@@ -32,7 +32,7 @@ def on_thresholds(rows=200, tied=False, seed=0):
 def test_hard_scores_give_the_number_of_scikit_learn(tied):
     for seed in range(3):
         z, y, ranks = on_thresholds(tied=tied, seed=seed)
-        value = AveragePrecisionLoss(thresholds=401, statistics="batch")(z, y).item()
+        value = AveragePrecisionLoss(thresholds=401, momentum=None)(z, y).item()
         expected = 1 - average_precision_score(y, ranks)
         assert value == pytest.approx(expected, abs=tolerances.REFERENCE)
 
@@ -43,8 +43,8 @@ def test_classes_are_each_held_against_the_rest():
     p = logits.softmax(1)
     torch.testing.assert_close(odds, (p / (1 - p)).log(), rtol=0, atol=tolerances.REFERENCE)
     for make in LOSSES.values():
-        each = [make(statistics="batch")(odds[:, c], target == c) for c in range(3)]
-        whole = make(statistics="batch")(logits, target)
+        each = [make(momentum=None)(odds[:, c], target == c) for c in range(3)]
+        whole = make(momentum=None)(logits, target)
         # AUROCLoss has its thresholds on p, which is here rounded once more.
         torch.testing.assert_close(whole, torch.stack(each).mean(), rtol=0, atol=1e-10)
 
@@ -55,8 +55,8 @@ def test_a_label_of_every_row_does_not_count(make):
     z, y = data("multilabel", rows=20)
     y[:, 1] = 1
     rest = [column for column in range(y.shape[1]) if column != 1]
-    value = make(statistics="batch", task="multilabel")(z, y)
-    without = make(statistics="batch", task="multilabel")(z[:, rest], y[:, rest])
+    value = make(momentum=None, task="multilabel")(z, y)
+    without = make(momentum=None, task="multilabel")(z[:, rest], y[:, rest])
     torch.testing.assert_close(value, without, rtol=0, atol=tolerances.SAME)
 
 
@@ -99,19 +99,19 @@ def test_running_statistics_have_the_average_and_the_gradient_of_the_batch(make)
     after one of 1: the corrected average is (a / 3 + 2 b / 3).
     """
     (first, y1), (second, y2) = data("binary", seed=1), data("binary", seed=2)
-    loss = make(statistics="running", momentum=0.5)
+    loss = make(momentum=0.5)
     loss(first.requires_grad_(), y1)
     second = second.requires_grad_()
     value = loss(second, y2)
     both = torch.cat([first.detach(), second.detach()]).requires_grad_()
     weight = torch.cat([torch.full((24,), 1.0), torch.full((24,), 2.0)])
-    expected = make(statistics="batch")(both, torch.cat([y1, y2]), sample_weight=weight)
+    expected = make(momentum=None)(both, torch.cat([y1, y2]), sample_weight=weight)
     torch.testing.assert_close(value, expected, rtol=0, atol=tolerances.SAME)
     # The batch weighs 2 of 3 in the average, and its gradient is not scaled by that.
     (gradient,) = torch.autograd.grad(value, second)
     (of_both,) = torch.autograd.grad(expected, both)
     torch.testing.assert_close(gradient, of_both[24:] * 3 / 2, rtol=0, atol=tolerances.SAME)
-    evaluated = make(statistics="batch").eval()(second, y2)
+    evaluated = make(momentum=None).eval()(second, y2)
     assert torch.equal(loss.eval()(second, y2), evaluated)
 
 
@@ -122,7 +122,7 @@ def test_micro_batches_have_the_gradient_of_the_whole(make):
     gradients = []
     for parts in (1, 4):
         torch.manual_seed(0)
-        model, loss = torch.nn.Linear(5, 3).double(), make(statistics="running")
+        model, loss = torch.nn.Linear(5, 3).double(), make(momentum=0.1)
         for _ in range(2):
             model.zero_grad()
             batches = list(zip(x.chunk(parts), target.chunk(parts), strict=True))
@@ -136,7 +136,7 @@ def test_micro_batches_have_the_gradient_of_the_whole(make):
 def test_a_network_that_has_diverged_stays_visible(make):
     logits, target = data("multiclass")
     logits[2] = torch.nan
-    loss = make(statistics="running")
+    loss = make(momentum=0.1)
     assert loss(logits.requires_grad_(), target).isnan()
     logits, target = data("multiclass")
     assert loss(logits.requires_grad_(), target).isfinite()  # and is not remembered
