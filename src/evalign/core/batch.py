@@ -129,6 +129,10 @@ class Batch:
             return self.logits.unsqueeze(1), self.target.unsqueeze(1), self.weight.unsqueeze(1)
         return self.logits, self.target, self.weight
 
+    def probabilities(self) -> Tensor:
+        """Softmax of classes or sigmoid of labels, in the shape of the logits."""
+        return self.logits.softmax(-1) if self.task == "multiclass" else self.logits.sigmoid()
+
     def log_probabilities(self) -> Tensor:
         """log p of every class: (R, C); a binary problem or label has the classes (0, 1)."""
         if self.task == "multiclass":

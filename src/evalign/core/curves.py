@@ -66,7 +66,7 @@ def soft_counts_at(batch: Batch, thresholds: Tensor, step: Step) -> Confusion:
     """Counts at given thresholds of probabilities, from high to low, with a step H(p, τ)."""
     batch = one_of_two(batch)
     z, y, weight = batch.per_class()
-    p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
+    p = batch.probabilities().view_as(z)
     soft = step(p, thresholds.to(p).view(-1, 1, 1))
     mass = weight.expand_as(y).to(sum_dtype(p))
     tp, predicted = ((x * soft).sum(1).T for x in (mass * y, mass))
@@ -74,7 +74,7 @@ def soft_counts_at(batch: Batch, thresholds: Tensor, step: Step) -> Confusion:
     return Confusion(tp, predicted, actual, total, multilabel=True)
 
 
-def whole_area(curve: Confusion) -> Tensor:
+def area_under_roc(curve: Confusion) -> Tensor:
     """The area of each class under the ROC curve from (0, 0) to (1, 1), by the trapezoid rule."""
     start = torch.zeros_like(curve.actual)
     tpr = torch.cat([start, safe_ratio(curve.tp, curve.actual), start + 1], -1)

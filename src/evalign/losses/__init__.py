@@ -1,20 +1,19 @@
 """Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
 
 `metric` (any metric of the confusion matrix), `aligned` (with cross-entropy) and its `offsets`,
-`fused` (both as one function), `curves` (average precision), `ranking` (AUROC, WMW), `fbeta`
-(SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
+`route` (which kernels they use), `ranking` (AUROC, average precision, WMW), `fbeta` (SurF and
+soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
 logit-adjusted) and `class_weights`. `base` is what they share; `temperature` and
 `outputs` (of Hugging Face) serve it. May import `core`, `kernels` and `aggregation`.
 """
 
 from evalign.losses.aligned import AlignedLoss
 from evalign.losses.class_weights import effective_number_weights, inverse_frequency_weights
-from evalign.losses.curves import AveragePrecisionLoss
 from evalign.losses.fbeta import SoftFBetaLoss, SurrogateFBetaLoss
 from evalign.losses.metric import MetricLoss
 from evalign.losses.overlap import DiceLoss, LovaszSoftmaxLoss, SigmoidF1Loss
 from evalign.losses.pointwise import FocalLoss, LogitAdjustedLoss, MAELoss
-from evalign.losses.ranking import AUROCLoss, WMWLoss
+from evalign.losses.ranking import AUROCLoss, AveragePrecisionLoss, WMWLoss
 
 __all__ = [
     "AUROCLoss",

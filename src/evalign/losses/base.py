@@ -4,18 +4,26 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from inspect import signature
-from typing import Literal
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from evalign.core.batch import Batch, Sums
+from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require, traced
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
 
 SHOWN = 8  # numbers of a tensor that a repr holds
+
+
+class RowSettings(TypedDict, total=False):
+    """How a loss reads its rows: arguments of `Loss` that every loss takes."""
+
+    task: Task | None
+    ignore_index: int
+    class_dim: int | None
 
 
 class Loss(nn.Module, ABC):
@@ -117,19 +125,19 @@ class Loss(nn.Module, ABC):
         """The loss of rows in canonical form; 0 when no row has weight."""
 
     def extra_repr(self) -> str:
-        names = [name for name in signature(type(self)).parameters if hasattr(self, name)]
-        return ", ".join(f"{name}={_text(getattr(self, name))}" for name in names)
+        parameters = signature(type(self)).parameters.values()
+        own = [each.name for each in parameters if each.kind != each.VAR_KEYWORD]
+        names = dict.fromkeys([*own, *RowSettings.__annotations__])  # each once, in this order
+        kept = [name for name in names if hasattr(self, name)]
+        return ", ".join(f"{name}={_text(getattr(self, name))}" for name in kept)
 
     def _check_precision(self) -> None:
         """Check that the buffers were not cast to half precision, in which counts stop growing.
 
         FSDP casts all buffers at once, without calling `_apply`.
         """
-        # A module of the user's own in it may be cast, and hold flags. By torch's own dictionaries:
-        # `modules` and `buffers` would take as long as a kernel in every call.
-        parts = (part for part in (self, *self._modules.values()) if isinstance(part, Loss))
-        buffers = (buffer for part in parts for buffer in part._buffers.values())
-        kinds = (buffer.dtype for buffer in buffers if buffer is not None)
+        # By torch's own dictionary: `buffers` would take as long as a kernel in every call.
+        kinds = (buffer.dtype for buffer in self._buffers.values() if buffer is not None)
         got = next((kind for kind in kinds if kind.is_floating_point), None)
         ok = got is None or got.itemsize >= 4
         cure = (
@@ -169,6 +177,20 @@ class AdditiveLoss(Loss):
     @abstractmethod
     def loss_from_sums(self, sums: Sums) -> Tensor:
         """The loss of all summed rows; 0 if none has weight."""
+
+
+class MeanLoss(AdditiveLoss):
+    """A weighted mean over rows."""
+
+    @abstractmethod
+    def mean(self, batch: Batch) -> Mean:
+        """The mean over these rows, as its two sums."""
+
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        return (self.mean(batch),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        return sums[0].value()
 
 
 def zero_if_empty(value: Tensor, mass: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """Class weights from class counts, for the losses that take `class_weight`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from evalign.core.batch import Batch, Mean
+from evalign.core.batch import Batch
 from evalign.core.checks import numbers, require
 from evalign.core.text import counted
 
@@ -52,15 +52,6 @@ def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) ->
     allowed = "hold two or more positive numbers, one for each class"
     require(ok, owner, argument, allowed, values, cure)
     return vector
-
-
-def weighted_mean(
-    owner: str, batch: Batch, loss: Callable[[Tensor], Tensor], class_weight: Tensor | None
-) -> Mean:
-    """The mean of loss(log p), each row times the weight of its class if there are such weights."""
-    if class_weight is not None:
-        check_length(owner, "class_weight", class_weight, batch)
-    return batch.mean(batch.log_probabilities(), loss, class_weight)
 
 
 def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:

@@ -1,19 +1,20 @@
 """F-beta losses that need no step: SurF's surrogate and the soft F-beta."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Sums
+from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import FBeta
 from evalign.core.metrics.base import Average
 from evalign.core.metrics.per_class import BETAS, known_beta
-from evalign.core.rows import Task
-from evalign.losses.base import AdditiveLoss, zero_if_empty
+from evalign.losses.base import AdditiveLoss, MeanLoss, RowSettings, zero_if_empty
 
 
-class SurrogateFBetaLoss(AdditiveLoss):
+class SurrogateFBetaLoss(MeanLoss):
     r"""SurF's surrogate of F-beta for binary problems (eq. 20; with q its robust form, eq. 25).
 
     With f = σ(z) and c = β² p / (1 − p): −log f for positives and log(c + f) for negatives; q
@@ -25,8 +26,7 @@ class SurrogateFBetaLoss(AdditiveLoss):
         beta: how many times recall matters more than precision.
         q: robustness to label noise, in [0, 1]; 0 is eq. 20, 1 is linear in f like the MAE.
         class_balanced: weigh rows by n / n_y, that is 1/p and 1/(1 − p), as the theory assumes.
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(
@@ -36,11 +36,9 @@ class SurrogateFBetaLoss(AdditiveLoss):
         beta: float = 1.0,
         q: float = 0.0,
         class_balanced: bool = True,
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        **rows: Unpack[RowSettings],
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(**rows)
         name, p = "SurrogateFBetaLoss", positive_rate
         cure = "It is the share of positives in the training data."
         require(0 < p < 1, name, "positive_rate", "lie between 0 and 1", p, cure)
@@ -51,7 +49,7 @@ class SurrogateFBetaLoss(AdditiveLoss):
         self.q = q
         self.class_balanced = class_balanced
 
-    def sums_from_batch(self, batch: Batch) -> Sums:
+    def mean(self, batch: Batch) -> Mean:
         batch = batch.as_binary("SurrogateFBetaLoss")
         p = self.positive_rate
         log_f = torch.nn.functional.logsigmoid(batch.logits)
@@ -60,10 +58,7 @@ class SurrogateFBetaLoss(AdditiveLoss):
         if self.class_balanced:
             positive, negative = positive / p, negative / (1 - p)
         loss_of_class = torch.stack([negative, positive], -1)
-        return (batch.mean(loss_of_class, lambda loss: loss),)
-
-    def loss_from_sums(self, sums: Sums) -> Tensor:
-        return sums[0].value()
+        return batch.mean(loss_of_class, lambda loss: loss)
 
     def _power(self, log_x: Tensor) -> Tensor:
         """(x^q − 1) / q from log x, which is its limit for q → 0."""
@@ -76,8 +71,7 @@ class SoftFBetaLoss(AdditiveLoss):
     Args:
         beta: how many times recall matters more than precision.
         average: "binary", "macro", "micro" or "weighted".
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(
@@ -85,20 +79,16 @@ class SoftFBetaLoss(AdditiveLoss):
         beta: float = 1.0,
         *,
         average: Average = "binary",
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        **rows: Unpack[RowSettings],
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(**rows)
         require(average is not None, "SoftFBetaLoss", "average", "not be None", average)
         self.beta = beta
         self.average = average
         self.metric = FBeta(beta=beta, average=average)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        multiclass = batch.task == "multiclass"
-        p = batch.logits.softmax(-1) if multiclass else batch.logits.sigmoid()
-        return (Confusion.from_membership(batch, p),)
+        return (Confusion.from_membership(batch, batch.probabilities()),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         (confusion,) = sums

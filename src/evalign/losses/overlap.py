@@ -1,6 +1,7 @@
 """Losses of the overlap between prediction and truth: Dice, sigmoidF1, Lovász."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -10,8 +11,7 @@ from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
-from evalign.core.rows import Task
-from evalign.losses.base import AdditiveLoss, Loss, zero_if_empty
+from evalign.losses.base import AdditiveLoss, Loss, RowSettings, zero_if_empty
 
 
 class DiceLoss(AdditiveLoss):
@@ -21,19 +21,16 @@ class DiceLoss(AdditiveLoss):
 
     Args:
         ranks: whose rows are summed, see `MetricLoss`.
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(
         self,
         *,
         ranks: Ranks = "all",
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        **rows: Unpack[RowSettings],
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(**rows)
         self.over_ranks = RankSum(ranks, "DiceLoss")
 
     @property
@@ -42,7 +39,7 @@ class DiceLoss(AdditiveLoss):
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         z, g, w = batch.per_class()
-        p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
+        p = batch.probabilities().view_as(z)
         # Sums of squares stand in the places of the predicted and the actual mass.
         sums = ((w * x).sum(0) for x in (p * g, p**2, g**2, torch.ones_like(g)))
         return (Confusion(*sums, multilabel=True),)
@@ -62,8 +59,7 @@ class SigmoidF1Loss(Loss):
     Args:
         beta: steepness of the sigmoid, positive.
         eta: its offset.
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(
@@ -71,11 +67,9 @@ class SigmoidF1Loss(Loss):
         *,
         beta: float = 1.0,
         eta: float = 0.0,
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        **rows: Unpack[RowSettings],
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(**rows)
         require(0 < beta < math.inf, "SigmoidF1Loss", "beta", "be positive and finite", beta)
         require(math.isfinite(eta), "SigmoidF1Loss", "eta", "be finite", eta)
         self.beta = beta
@@ -95,12 +89,11 @@ class LovaszSoftmaxLoss(Loss):
 
     For each class the errors |g − p| are sorted, and each weighs what adding its row to the
     mispredicted set costs in Jaccard index. Binary problems score the positive class.
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     def value(self, batch: Batch) -> Tensor:
         z, g, w = batch.per_class()
-        p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
+        p = batch.probabilities().view_as(z)
         # One class after the other in memory: sorting and cumulating run along the rows of a class.
         errors, order = (g - p).abs().T.contiguous().sort(-1, descending=True)
         # The cost of one row is a small difference of large sums, which takes float64.

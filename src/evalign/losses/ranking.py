@@ -1,7 +1,9 @@
-"""Losses for the area under the ROC curve, as published."""
+"""Losses of a ranking: area under the ROC curve, average precision, Wilcoxon–Mann–Whitney."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Unpack
 
 from torch import Tensor
 
@@ -9,19 +11,53 @@ from evalign.aggregation import Ranks, TrainingSums
 from evalign.core import curves, membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
+from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
-from evalign.core.rows import Task
-from evalign.losses.base import AdditiveLoss, Loss, zero_if_empty
+from evalign.losses.base import AdditiveLoss, Loss, RowSettings, zero_if_empty
 from evalign.losses.temperature import fill_temperature, register_temperature
 
+MOST_THRESHOLDS = 100_000  # a step of 0.0002 in asinh(z)
 
-class AUROCLoss(AdditiveLoss):
+
+class CurveLoss(AdditiveLoss):
+    """1 − the score of a curve of soft counts, one class against the rest.
+
+    Binary problems score the positive class, others the mean over classes or labels. A class
+    without rows, or without other rows, has no curve and is left out; if none has one, the loss
+    is 0.
+    """
+
+    def __init__(self, momentum: float | None, ranks: Ranks, **rows: Unpack[RowSettings]) -> None:
+        super().__init__(**rows)
+        self.momentum = momentum
+        self.training_sums = TrainingSums(momentum, ranks, type(self).__name__)
+
+    @property
+    def ranks(self) -> Ranks:
+        return self.training_sums.over_ranks.ranks
+
+    @abstractmethod
+    def curve(self, batch: Batch) -> Confusion:
+        """The soft counts at each threshold (`core.curves`)."""
+
+    @abstractmethod
+    def score(self, curve: Confusion) -> Tensor:
+        """The score of each class."""
+
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        return (self.curve(batch),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        batch, curve = self.training_sums(*sums)
+        score = curves.mean_over_classes(self.score(curve), curve)
+        return zero_if_empty(1 - score, batch.total.sum())
+
+
+class AUROCLoss(CurveLoss):
     """1 − area under the soft ROC curve (BtG): soft TPR over soft FPR at the given thresholds.
 
-    The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. Of several classes
-    each is held against the rest, of many labels each against its absence, and the loss is their
-    mean. A class without rows, or without other rows, has no curve and is left out; if none has
-    one, the loss is 0.
+    The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. Several classes
+    are each held against the rest and averaged; those without a curve are left out (`CurveLoss`).
 
     Args:
         thresholds: where the curve is evaluated, each in (0, 1).
@@ -29,8 +65,7 @@ class AUROCLoss(AdditiveLoss):
         heaviside: the step, as in `MetricLoss`.
         momentum: as in `MetricLoss`.
         ranks: whose rows are summed, see `MetricLoss`.
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     temperature: Tensor
@@ -44,39 +79,65 @@ class AUROCLoss(AdditiveLoss):
         heaviside: membership.Heaviside = "linear",
         momentum: float | None = None,
         ranks: Ranks = "all",
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        **rows: Unpack[RowSettings],
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(momentum, ranks, **rows)
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
         ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
         ascending_fpr = ascending_fpr.sort(descending=True).values
         self.register_buffer("thresholds", ascending_fpr, persistent=False)
-        self.momentum = momentum
-        self.training_sums = TrainingSums(momentum, ranks, "AUROCLoss")
-
-    @property
-    def ranks(self) -> Ranks:
-        return self.training_sums.over_ranks.ranks
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
 
-    def sums_from_batch(self, batch: Batch) -> Sums:
+    def curve(self, batch: Batch) -> Confusion:
         check_temperature("AUROCLoss", self.temperature)
-        return (
-            curves.soft_counts_at(
-                batch, self.thresholds, membership.step(self.heaviside, self.temperature)
-            ),
-        )
+        step = membership.step(self.heaviside, self.temperature)
+        return curves.soft_counts_at(batch, self.thresholds, step)
 
-    def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.training_sums(*sums)
-        area = curves.whole_area(curve)
-        return zero_if_empty(1 - curves.mean_over_classes(area, curve), batch.total.sum())
+    def score(self, curve: Confusion) -> Tensor:
+        return curves.area_under_roc(curve)
+
+
+class AveragePrecisionLoss(CurveLoss):
+    """1 − average precision of soft counts at many thresholds, see `CurveLoss`.
+
+    Args:
+        thresholds: how many, at least 2, evenly spaced in asinh(z) between −10 and 10. More of
+            them make a sharper step.
+        momentum: weight of the new batch in a moving average of the counts, at which the gradient
+            is taken; None is the batch alone, which rarely holds enough positives.
+        ranks: whose rows are summed, see `MetricLoss`.
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
+
+    Examples:
+        >>> import torch
+        >>> loss = AveragePrecisionLoss()
+        >>> loss(torch.tensor([2.0, 1.0, -1.0, -2.0]), torch.tensor([1, 1, 0, 0])).item()
+        0.0
+    """
+
+    def __init__(
+        self,
+        *,
+        thresholds: int = 101,
+        momentum: float | None = 0.1,
+        ranks: Ranks = "all",
+        **rows: Unpack[RowSettings],
+    ) -> None:
+        super().__init__(momentum, ranks, **rows)
+        ok = isinstance(thresholds, int) and 2 <= thresholds <= MOST_THRESHOLDS
+        allowed = f"be an integer from 2 to {MOST_THRESHOLDS:,}"
+        require(ok, "AveragePrecisionLoss", "thresholds", allowed, repr(thresholds))
+        self.thresholds = thresholds
+
+    def curve(self, batch: Batch) -> Confusion:
+        return curves.soft_counts(batch, self.thresholds)
+
+    def score(self, curve: Confusion) -> Tensor:
+        return curves.average_precision(curve)
 
 
 class WMWLoss(Loss):
@@ -88,20 +149,11 @@ class WMWLoss(Loss):
     Args:
         gamma: margin by which a positive should outrank a negative, in (0, 1].
         p: power of the shortfall, above 1; Yan et al. use 2 and 3.
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
-    def __init__(
-        self,
-        *,
-        gamma: float = 0.3,
-        p: float = 2.0,
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+    def __init__(self, *, gamma: float = 0.3, p: float = 2.0, **rows: Unpack[RowSettings]) -> None:
+        super().__init__(**rows)
         require(0 < gamma <= 1, "WMWLoss", "gamma", "lie in (0, 1]", gamma)
         require(1 < p < math.inf, "WMWLoss", "p", "be finite and above 1", p)
         self.gamma = gamma
@@ -117,6 +169,6 @@ class WMWLoss(Loss):
 
 
 def _shares(weight: Tensor) -> Tensor:
-    """Of the sum, which may be large: that of pairs, its square, would overflow in float32."""
+    """Weights divided by their sum: the sum over pairs, its square, would overflow in float32."""
     wide = weight.to(sum_dtype(weight))
     return safe_ratio(wide, wide.sum()).to(weight.dtype)

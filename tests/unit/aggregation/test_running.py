@@ -134,9 +134,7 @@ def test_other_kinds_of_tensors_are_kept_as_plain_ones(loss):
 @pytest.mark.parametrize("metric", ["f1_macro", "g_mean"], ids=["in one function", "by autograd"])
 def test_a_matrix_that_another_loss_did_not_move_is_forgotten(metric):
     cost = metrics.ExpectedCost([[0, 1, 2]] * 3)
-    before, between, after = (
-        MetricLoss(each, momentum=0.1) for each in (cost, metric, cost)
-    )
+    before, between, after = (MetricLoss(each, momentum=0.1) for each in (cost, metric, cost))
     first, second, third, _ = batches()
     before(*first)
     between.load_state_dict(before.state_dict())

@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 
 from evalign.core import curves, membership
-from evalign.core.batch import Sums
 from evalign.core.confusion import Confusion
 from evalign.core.membership import Step
 from evalign.core.numerics import safe_ratio
 from evalign.losses import AveragePrecisionLoss
-from evalign.losses.base import zero_if_empty
 
 
 class PartialAUCLoss(AveragePrecisionLoss):
@@ -28,12 +26,10 @@ class PartialAUCLoss(AveragePrecisionLoss):
         super().__init__(**settings)
         self.max_fpr = max_fpr
 
-    def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.training_sums(*sums)
+    def score(self, curve: Confusion) -> Tensor:
         area, whole = partial_area(curve, self.max_fpr), partial_area(curve, 1.0)
         slope = torch.where(area != 0, area, whole)
-        score = area.detach() + (slope - slope.detach())
-        return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
+        return area.detach() + (slope - slope.detach())
 
 
 class RecallAtPrecisionLoss(AveragePrecisionLoss):
@@ -54,13 +50,11 @@ class RecallAtPrecisionLoss(AveragePrecisionLoss):
         self.precision = precision
         self.temperature = temperature
 
-    def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.training_sums(*sums)
+    def score(self, curve: Confusion) -> Tensor:
         step = membership.step("linear", self.temperature)
         score = recall_at_precision(curve, self.precision, step)
         whole = curves.average_precision(curve)
-        score = score + torch.where(is_useless(curve), whole - whole.detach(), 0)
-        return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
+        return score + torch.where(is_useless(curve), whole - whole.detach(), 0)
 
 
 def partial_area(curve: Confusion, max_fpr: float) -> Tensor:
