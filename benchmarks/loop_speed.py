@@ -94,7 +94,6 @@ def main() -> None:
     scale = Standardizer(X[kept])
     rows = scale(X[kept]).to(device), y[kept].to(device)
     held_out = scale(X[held]).to(device), y[held].to(device)
-    prior = y[kept].bincount().double()
     settings = Settings(epochs, BATCH, RATE, DECAY, patience=None)
 
     def training(loss: nn.Module) -> None:
@@ -134,7 +133,7 @@ def main() -> None:
     contestants: dict[str, Callable[[], Any]] = {
         "bare loop": lambda: bare_loop(network(device, X.shape[1]), rows, held_out, epochs),
         "training.fit": lambda: training(nn.CrossEntropyLoss()),
-        "training.fit, aligned": lambda: training(AlignedLoss(METRIC, prior)),
+        "training.fit, aligned": lambda: training(AlignedLoss(METRIC)),
         "AlignedClassifier": lambda: estimator("cross_entropy"),
         "AlignedClassifier, aligned": lambda: estimator("aligned"),
         "skorch": skorch,

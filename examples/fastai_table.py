@@ -50,7 +50,7 @@ def main() -> None:
     parts = [TensorDataset(*rows) for rows in (train, validation)]
     loaders = DataLoaders.from_dsets(*parts, bs=100, device="cpu")
     network = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, CLASSES))
-    loss = AlignedLoss("f1_macro", train[1].bincount())
+    loss = AlignedLoss("f1_macro")
     learner = Learner(loaders, network, loss_func=FastaiLoss(loss))
     learner.fit(5, 1e-2)
 

@@ -98,8 +98,7 @@ def test_autocast(case, dtype):
 def test_kernels_agree_with_the_reference(rows, classes, dtype):
     batch = random_batch(rows, classes, dtype=dtype)
     for temperature in TEMPERATURES:
-        for sigmoid in (False, True):
-            assert_agrees(by_fused, batch, temperature, sigmoid, device="cuda")
+        assert_agrees(by_fused, batch, temperature, device="cuda")
 
 
 TASKS = ("binary", "multiclass", "multilabel")

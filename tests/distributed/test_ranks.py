@@ -30,8 +30,9 @@ LOSSES = {
     "aligned": partial(AlignedLoss, "f1_macro"),
     "aligned, full matrix": partial(AlignedLoss, KAPPA),
     "aligned, weights": partial(AlignedLoss, "f1_macro", class_weight=[1, 2, 4, 9]),
-    "aligned, learnt": partial(AlignedLoss, "balanced_accuracy", metric_weight=2.0),
-    "aligned, learnt by core": partial(AlignedLoss, "f1_macro", label_smoothing=0.1),
+    "aligned, shares": partial(AlignedLoss, "f1_macro", class_shares=[4, 3, 2, 1]),
+    "aligned, balanced accuracy": partial(AlignedLoss, "balanced_accuracy", metric_weight=2.0),
+    "aligned, smoothing": partial(AlignedLoss, "f1_macro", label_smoothing=0.1),
     "aligned by image": partial(AlignedLoss, "f1_macro", per_image=True),
     "dice": DiceLoss,
     "auroc": AUROCLoss,
@@ -205,23 +206,40 @@ def test_only_training_on_the_group_asked_for_waits_for_other_ranks():
     assert two == {"outside": approx(last)}
 
 
-def running_state(rank, size):
+LEARN = {
+    "plain": {},
+    "smooth": {"label_smoothing": 0.1},
+    "shares": {"class_shares": [4, 3, 2, 1]},
+    "balanced": {"class_weight": "balanced"},
+}
+
+
+def learnt(steps):
     answers = []
-    for loss in (AlignedLoss("f1_macro"), AlignedLoss("f1_macro", label_smoothing=0.1)):
-        for x, y, _ in 2 * parts_of(rank, [4, 3], torch.float64):
-            loss(network(torch.float64)(x), y)
-        answers.append({name: value.tolist() for name, value in loss.state_dict().items()})
+    for settings in LEARN.values():
+        loss = AlignedLoss("f1_macro", **settings)
+        for x, y, w in 2 * steps:
+            loss(network(torch.float64)(x), y, sample_weight=w)
+        state = {**loss.state_dict(), "score": loss.score}
+        answers.append({name: value.tolist() for name, value in state.items()})
     return answers
 
 
-def test_what_is_learnt_is_the_same_on_every_rank():
-    """Statistics and counts, as one function and by core, of ranks with four and three rows."""
-    first, second = run(running_state, 2)
+def learnt_by_rank(rank, size):
+    return learnt(parts_of(rank, [4, 3], torch.float64))
+
+
+def test_what_is_learnt_is_that_of_all_rows():
+    """Statistics, counts, offsets and score, of ranks with four and three rows."""
+    first, second = run(learnt_by_rank, 2)
     assert first == second
-    counts = sum(y[y >= 0].bincount(minlength=CLASSES) for _, y, _ in 2 * [*alone([4, 3])])
-    for state in first:
+    for state, expected in zip(first, learnt([*alone([4, 3])]), strict=True):
         assert state["running.seen"] > 0
-        assert state["counts"] == counts.tolist()
+        assert state.keys() == expected.keys()
+        for name, value in expected.items():
+            torch.testing.assert_close(
+                torch.tensor(state[name]), torch.tensor(value), rtol=0, atol=1e-6, msg=name
+            )
 
 
 def own_estimator(rank, size):
@@ -250,26 +268,8 @@ def other_classes(rank, size, aligned):
 @pytest.mark.parametrize("aligned", [False, True])
 def test_ranks_must_agree_on_the_classes(aligned):
     for text in run(other_classes, 2, aligned):
-        assert "logits of MetricLoss must have the same number of classes on every rank" in text
+        assert "Loss must have the same number of classes on every rank" in text
         assert "[3, 4] classes" in text
-
-
-def loaded_on_one_rank(rank, size):
-    logits, y = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])
-    trained, loss = AlignedLoss("f1_macro"), AlignedLoss("f1_macro")
-    trained(logits, y)
-    if rank == 0:
-        loss.load_state_dict(trained.state_dict())
-    try:
-        loss(logits, y)
-    except ValueError as error:
-        return str(error)
-
-
-def test_counts_that_one_rank_alone_knows_are_an_error():
-    for text in run(loaded_on_one_rank, 2):
-        assert "and the loss the same state" in text
-        assert "Load its checkpoint on every rank" in text
 
 
 def dies(rank, size):

@@ -44,20 +44,20 @@ def hostile_logits(dtype):
     }
 
 
-def run(kernels, batch, temperature, sigmoid, device="cpu"):
+def run(kernels, batch, temperature, device="cpu"):
     """Compute the sums and the gradient by `by_cpu` or `by_fused`."""
     batch = tuple(x.to(device) for x in batch)
     t = torch.tensor(temperature, dtype=torch.float64, device=device)
-    sums, gradient = kernels(*batch, t, sigmoid)
+    sums, gradient = kernels(*batch, t)
     assert sums.dtype == torch.float64
     return sums.cpu(), gradient.cpu()
 
 
-def by_fused(logits, target, weight, of_sums, t, sigmoid):
+def by_fused(logits, target, weight, of_sums, t):
     """Compute them by the kernels of a GPU, or of Triton's interpreter."""
     from evalign.kernels import fused
 
-    rows, settings = GivenRows("multiclass", logits, target, weight, -100), Settings(t, sigmoid)
+    rows, settings = GivenRows("multiclass", logits, target, weight, -100), Settings(t)
     flat, stats = fused.soft_sums(rows, settings)
     assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits
     of_flat = torch.cat([of_sums[:2].flatten(), t.new_zeros(3 * logits.shape[1] + 2)])
@@ -66,28 +66,26 @@ def by_fused(logits, target, weight, of_sums, t, sigmoid):
     return sums[:3], gradient
 
 
-def by_core(batch, temperature, sigmoid, dtype):
+def by_core(batch, temperature, dtype):
     """Compute the same by the reference, in `dtype`."""
     logits, target, weight, of_sums = batch
     logits = logits.detach().to(dtype, copy=True).requires_grad_()
-    heaviside = "sigmoid" if sigmoid else "linear"
     t = torch.tensor(temperature, dtype=torch.float64)
-    soft = multiclass(logits, temperature=t, heaviside=heaviside)
+    soft = multiclass(logits, temperature=t)
     c = Confusion.from_membership(Batch("multiclass", logits, target, weight.to(dtype)), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
     (gradient,) = torch.autograd.grad(sums, logits, of_sums)
     return sums.detach(), gradient
 
 
-def assert_agrees(kernels, batch, temperature, sigmoid, *, device="cpu", gradient=True):
+def assert_agrees(kernels, batch, temperature, *, device="cpu", gradient=True):
     """Require that it is as near to the float64 reference as the reference in the batch's
     precision.
     """
     logits, _, weight, of_sums = batch
-    settings = temperature, sigmoid
-    ours = run(kernels, batch, *settings, device=device)
-    exact = by_core(batch, *settings, torch.float64)
-    reference = by_core(batch, *settings, weight.dtype)
+    ours = run(kernels, batch, temperature, device=device)
+    exact = by_core(batch, temperature, torch.float64)
+    reference = by_core(batch, temperature, weight.dtype)
     assert ours[1].dtype == logits.dtype
     assert ours[1].shape == logits.shape
     assert ours[0].isfinite().all()
@@ -111,7 +109,7 @@ def assert_in_range(kernels, temperature, rests=(-30.0, -1.0, 0.29)):
         for rest in rests:
             logits = torch.tensor([[0.3, 0.3 - gap, rest]])
             batch = logits, torch.tensor([0]), torch.ones(1), torch.ones(3, 3)
-            (_, predicted, _), gradient = run(kernels, batch, temperature, False)
+            (_, predicted, _), gradient = run(kernels, batch, temperature)
             assert ((predicted >= 0) & (predicted <= 1)).all()
             assert predicted[0] >= predicted[1] >= predicted[2]
             assert gradient.isfinite().all()

@@ -21,7 +21,7 @@ TARGET = GPUTarget("cuda", 90, 32)
 # Numbers that Triton hands over as float32.
 NUMBERS = ("main_weight", "more_weight")
 # float64 whatever the logits are
-WIDE = ("temperature", "shift", "cross", "threshold", "point", "seen", "totals")
+WIDE = ("temperature", "shift", "cross", "point", "seen", "totals")
 WIDE += ("hard_tp", "hard_predicted", "counts", "offsets")
 EPS = {"fp32": torch.finfo(torch.float32).eps, "fp64": torch.finfo(torch.float64).eps}
 
@@ -105,53 +105,52 @@ def test_ends_cover_all_kinds_and_averages():
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "sigmoid", "cross", "logits", "target"),
+    ("rows", "columns", "cross", "logits", "target"),
     [
-        (32, 4, True, 0, "fp64", "u8"),
-        (1, 512, False, 1, "bf16", "i32"),
-        pytest.param(32, 4, False, 2, "fp32", "i64", marks=pytest.mark.slow),
-        pytest.param(1, 512, True, 2, "fp16", "i64", marks=pytest.mark.slow),
+        (32, 4, 0, "fp64", "u8"),
+        (1, 512, 1, "bf16", "i32"),
+        pytest.param(32, 4, 2, "fp32", "i64", marks=pytest.mark.slow),
+        pytest.param(1, 512, 2, "fp16", "i64", marks=pytest.mark.slow),
     ],
 )
-def test_rows_of_a_tile(rows, columns, sigmoid, cross, logits, target):
-    constants = settings(columns - 1, columns, sigmoid, cross, logits) | {"ROWS": rows}
+def test_rows_of_a_tile(rows, columns, cross, logits, target):
+    constants = settings(columns - 1, columns, cross, logits) | {"ROWS": rows}
     constants |= {"ADJACENT": 4 if rows == 1 else 0}
     compute = "fp64" if logits == "fp64" else "fp32"
     compiled(whole_rows, constants, logits=logits, target=target, sums=compute)
     compiled(gradient, constants | {"WHOLE": True}, logits=logits, target=target)
 
 
-@pytest.mark.parametrize(("sigmoid", "cross"), [(False, 2), (True, 0)])
-def test_rows_longer_than_a_tile(sigmoid, cross):
-    constants = settings(5000, 512, sigmoid, cross, "fp32")
+@pytest.mark.parametrize("cross", [0, 2])
+def test_rows_longer_than_a_tile(cross):
+    constants = settings(5000, 512, cross, "fp32")
     compiled(long_row, constants)
     compiled(long_columns, constants)
     compiled(gradient, constants | {"ROWS": 1, "WHOLE": False, "ADJACENT": 16})
 
 
 @pytest.mark.parametrize(
-    ("labels", "sigmoid", "cross", "logits", "target"),
+    ("labels", "cross", "logits", "target"),
     [
-        (1, True, 2, "bf16", "fp32"),
-        (80, False, 2, "fp64", "i1"),
-        pytest.param(1, False, 1, "fp32", "i64", marks=pytest.mark.slow),
+        (1, 2, "bf16", "fp32"),
+        (80, 2, "fp64", "i1"),
+        pytest.param(1, 1, "fp32", "i64", marks=pytest.mark.slow),
     ],
 )
-def test_labels(labels, sigmoid, cross, logits, target):
+def test_labels(labels, cross, logits, target):
     binary = labels == 1
-    constants = settings(labels, 1 if binary else 16, sigmoid, cross, logits)
+    constants = settings(labels, 1 if binary else 16, cross, logits)
     constants |= {"LABELS": constants.pop("CLASSES"), "ROWS": 64, "BINARY": binary}
     compute = "fp64" if logits == "fp64" else "fp32"
     compiled(label_sums, constants, logits=logits, target=target, sums=compute)
     compiled(label_gradient, constants, logits=logits, target=target)
 
 
-def settings(classes, columns, sigmoid, cross, logits):
+def settings(classes, columns, cross, logits):
     return {
         "CLASSES": classes,
         "WEIGHTED": cross > 0,
         "CROSS_ENTROPY": cross,
-        "SIGMOID": sigmoid,
         "EPS": EPS["fp64" if logits == "fp64" else "fp32"],
         "COLUMNS": columns,
     }

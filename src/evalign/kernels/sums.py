@@ -22,16 +22,12 @@ class Settings(NamedTuple):
     """How memberships are made, and the cross-entropy beside them.
 
     Args:
-        temperature: of the step.
-        sigmoid: whether the step is the sigmoid; else it is linear.
-        threshold: of binary problems and labels; None is ½.
+        temperature: of the linear step.
         shift: what the cross-entropy adds to the logits, (C,); None for no cross-entropy.
         factor: of each class in the cross-entropy, (C,); None for 1.
     """
 
     temperature: Tensor
-    sigmoid: bool = False
-    threshold: Tensor | None = None
     shift: Tensor | None = None
     factor: Tensor | None = None
 
@@ -71,7 +67,7 @@ class _SoftSums(torch.autograd.Function):
             sums, *of_rows = fused.soft_sums(rows, ctx.settings)
         else:
             ctx.batch = _batch(rows)
-            step = settings.temperature.item(), settings.sigmoid, shift, settings.factor
+            step = settings.temperature.item(), shift, settings.factor
             of_classes, cross, of_rows = cpu.forward(*ctx.batch, *step)
             number = (ctx.batch[2] > 0).sum()
             sums = torch.cat([of_classes.flatten(), torch.stack([cross, number]).double()])
@@ -92,9 +88,9 @@ class _SoftSums(torch.autograd.Function):
             return fused.gradient_of_sums(rows, settings, of_rows, of_sums), None, None
         of_tp, of_predicted, *_ = of_sums[:-2].view(5, -1)
         slopes = of_tp, of_predicted, of_sums[-2].item()
-        step = settings.temperature.item(), settings.sigmoid
+        step = settings.temperature.item(), tuple(of_rows)
         cross = settings.shift, settings.factor
-        gradient = cpu.backward(*ctx.batch, *step, tuple(of_rows), *slopes, *cross)
+        gradient = cpu.backward(*ctx.batch, *step, *slopes, *cross)
         return gradient.view_as(logits), None, None
 
 
@@ -115,12 +111,7 @@ def _by_core(rows: GivenRows, settings: Settings, of_sums: Tensor) -> Tensor:
     """The gradient with a graph, from the reference."""
     with full_precision(rows.logits):
         batch = Batch.of(rows)
-        soft = membership.of_batch(
-            "MetricLoss",
-            batch,
-            temperature=settings.temperature,
-            heaviside="sigmoid" if settings.sigmoid else "linear",
-        )
+        soft = membership.of_batch("MetricLoss", batch, temperature=settings.temperature)
         c = Confusion.from_membership(batch, soft)
         classes = len(c.tp)
         value = torch.cat([c.tp, c.predicted]) @ of_sums[: 2 * classes]

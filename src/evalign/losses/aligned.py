@@ -138,9 +138,10 @@ class AlignedLoss(MetricLoss):
 
     @property
     def score(self) -> Tensor:
+        seen = self.running.seen
         if self.running.hard_tp is None:
-            return torch.full_like(self.running.seen, torch.nan)
-        return self.metric(self.running.average(hard=True))
+            return torch.full_like(seen, torch.nan)
+        return torch.where(seen == 0, torch.nan, self.metric(self.running.average(hard=True)))
 
     def of_rows(self, rows: GivenRows) -> Tensor:
         self._check(rows)

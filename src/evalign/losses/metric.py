@@ -119,7 +119,7 @@ class MetricLoss(AdditiveLoss):
 
     def settings(self) -> Settings:
         """How the kernels make memberships."""
-        return Settings(self.temperature, self.heaviside == "sigmoid", self.threshold)
+        return Settings(self.temperature)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         tau = self.threshold

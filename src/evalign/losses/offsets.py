@@ -44,8 +44,9 @@ def _right(shares: Tensor) -> Tensor:
 
 def with_pseudo_rows(c: Confusion, counts: Tensor) -> Confusion:
     """Replace a small share of the rows by those of `half_skilled`."""
-    total = c.total.detach()
-    pseudo = half_skilled(counts, matrix=c.full is not None) * torch.where(total == 0, 1, total)
+    mass = torch.where(c.total == 0, 1, c.total).detach()
+    pseudo = half_skilled(counts, matrix=c.full is not None)
+    pseudo = pseudo.map(lambda x: x * mass)  # a compiler does not know Confusion · tensor
     return (1 - PSEUDO_ROWS) * c + PSEUDO_ROWS * pseudo
 
 

@@ -34,7 +34,8 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
     """The way that a call of `MetricLoss` or `AlignedLoss` takes."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     own = type(loss).__dict__.get("has_kernels", False)
-    if traced() or not own or callable(loss.heaviside) or loss.per_image or not logits.numel():
+    default = loss.heaviside == "linear" and loss.threshold is None and not loss.per_image
+    if traced() or not (own and default and logits.numel()):
         return "core"
     plain = type(logits) in (Tensor, nn.Parameter) and logits.dtype in _FLOATS
     here = logits.device.type in DEVICES and target.device == logits.device
@@ -57,11 +58,8 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
     if form.average == "binary" and not two:
         return False
     if rows.task == "multiclass":
-        return rows.indices and rows.target.dtype in _INTEGERS and loss.threshold is None
-    threshold = loss.threshold
-    sizes = [(), rows.logits.shape[1:2]] if labels else [()]
-    known = threshold is None or threshold.shape in sizes
-    return known and rows.target.dtype in _INTEGERS | _FLOATS
+        return rows.indices and rows.target.dtype in _INTEGERS
+    return rows.target.dtype in _INTEGERS | _FLOATS
 
 
 def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: Settings) -> Tensor:
@@ -97,7 +95,7 @@ class _WholeLoss(torch.autograd.Function):
             state = _state(loss, plan.classes, rows) if learns else None
             value, slopes, point = fused.end(plan, settings, partial, form, state, ctx.size, weight)
         ctx.save_for_backward(logits, rows.target, rows.weight, stats, slopes, point)
-        ctx.plan, ctx.settings, ctx.metric, ctx.weight = plan, settings, loss.metric, weight
+        ctx.plan, ctx.metric, ctx.weight = plan, loss.metric, weight
         ctx.kept = ctx.size * (1.0 if state is None else 1 - state.following[0])
         ctx.task, ctx.ignore_index = rows.task, rows.ignore_index
         return value
@@ -113,7 +111,7 @@ class _WholeLoss(torch.autograd.Function):
             (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
         else:
             with fused.current(logits.device):
-                grad = fused.backward(ctx.plan, rows, ctx.settings, stats, slopes, outer[0])
+                grad = fused.backward(ctx.plan, rows, stats, slopes, outer[0])
         return grad, None, None, None, None
 
 
@@ -142,13 +140,7 @@ def _with_graph(ctx: Any, rows: GivenRows, slopes: Tensor, point: Tensor) -> Ten
         factor = factors[0] if factors else None
     with full_precision(rows.logits):
         batch = Batch.of(rows)
-        soft = membership.of_batch(
-            "MetricLoss",
-            batch,
-            temperature=temperature,
-            heaviside="sigmoid" if ctx.settings.sigmoid else "linear",
-            threshold=ctx.settings.threshold,
-        )
+        soft = membership.of_batch("MetricLoss", batch, temperature=temperature)
         sums = Confusion.from_membership(batch, soft)
         tp, predicted, actual, totals, (total, number) = point[: 4 * classes + 2].split(
             [classes] * 4 + [2]

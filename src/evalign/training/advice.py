@@ -78,7 +78,7 @@ def new_advice(history: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _needs_every_class(loss: MetricLoss) -> bool:
-    """Whether a rare class counts as much as others in each batch. Of a function it is unknown."""
+    """Whether every batch needs all classes. A user's own function is assumed not to."""
     metric, by_batch = loss.metric, loss.momentum is None
     if isinstance(metric, ClassMetric):
         return by_batch and metric.average in ("binary", "macro") and metric.labels is None

@@ -1,4 +1,4 @@
-"""Find the best epoch by every criterion, and the moment to stop."""
+"""Early stopping: track the best epoch by each criterion and decide when to stop."""
 
 import math
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from evalign.training.annealing import TemperatureAnnealing
 
 
 class EarlyStopping:
-    """Counts epochs, remembers the best one by every criterion, and says when to stop.
+    """Tracks the best epoch by each criterion and decides when to stop.
 
-    Training stops after `epochs`, after `patience` epochs without a new best, when it diverges, or
-    when its annealing has finished, but never before the first epoch.
+    Training stops after `epochs`, after `patience` epochs without improvement, when it diverges, or
+    when the annealing has finished, but never before the first epoch.
 
     Args:
-        greater_is_better: whether a higher score is better, by the name of the criterion.
-        epochs: the maximum number of epochs.
-        watch: the criterion that patience and annealing follow; None if there is neither.
-        patience: epochs without a new best before training stops; None never stops early.
-        annealing: stepped with the watched score of every epoch.
+        greater_is_better: for each criterion, whether higher is better.
+        epochs: maximum number of epochs.
+        watch: the criterion for patience and annealing; None if there is neither.
+        patience: epochs without improvement before training stops; None never stops early.
+        annealing: stepped with the watched score after every epoch.
 
     Examples:
         >>> stopping = EarlyStopping({"f1": True}, epochs=100, watch="f1", patience=2)
@@ -54,9 +54,9 @@ class EarlyStopping:
         self.diverged = False
 
     def note(self, scores: Mapping[str, float], *, diverged: bool = False) -> list[str]:
-        """Take the scores of an epoch by criterion, and return the criteria with a new best.
+        """Record the scores of an epoch; return the criteria that improved.
 
-        A NaN is never an improvement. If training has diverged there may be no scores.
+        NaN is never an improvement. If training has diverged, there may be no scores.
         """
         self.epoch += 1
         self.diverged = diverged
@@ -68,7 +68,7 @@ class EarlyStopping:
 
     @property
     def finished(self) -> bool:
-        """Whether to stop."""
+        """Whether training should stop."""
         best_epoch, _ = self.best.get(self.watch or "", (0, math.nan))
         return self.epoch > 0 and (
             self.epoch >= self.epochs
@@ -78,14 +78,14 @@ class EarlyStopping:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes from epoch to epoch, as plain values."""
+        """The state as plain values."""
         best = {name: list(found) for name, found in self.best.items()}
         annealing = None if self.annealing is None else self.annealing.state_dict()
         counts = {"epoch": self.epoch, "best": best, "diverged": self.diverged}
         return counts | {"annealing": annealing}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the state was taken."""
+        """Restore the state."""
         self.epoch, self.diverged = state["epoch"], state["diverged"]
         self.best = {name: (epoch, score) for name, (epoch, score) in state["best"].items()}
         if self.annealing is not None:

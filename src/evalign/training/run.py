@@ -1,4 +1,4 @@
-"""The state of a run of `fit`: everything that a checkpoint holds."""
+"""The state of a training run, all of which a checkpoint holds."""
 
 import copy
 from collections.abc import Callable
@@ -21,21 +21,21 @@ History = list[dict[str, Any]]
 
 @dataclass
 class TrainingRun:
-    """The moving parts of `fit`.
+    """Everything that changes while `fit` runs.
 
     Args:
         settings: how to train.
         network: the network being trained.
-        averaged: the average of its weights; the network itself if none is kept.
-        optimizer: AdamW, with two groups of parameters: with and without weight decay.
-        scaler: of float16 gradients.
-        loss: a module's state dict is part of the run's.
-        stopping: the best epoch, the stop and the annealing.
-        generators: every source of randomness.
-        call: besides the settings, everything that must be the same when the run is resumed.
-        history: a record per epoch.
-        offsets: the average of the loss's offsets; None if it has none.
-        best: the network's state and the offsets of the best epoch.
+        averaged: a copy whose weights are a moving average; without averaging, the network itself.
+        optimizer: AdamW with two parameter groups, with and without weight decay.
+        scaler: scales float16 gradients.
+        loss: the loss; if it is a module, its state dict is saved too.
+        stopping: early stopping and annealing.
+        generators: all sources of randomness.
+        call: everything besides the settings that must not change when the run is resumed.
+        history: one record per epoch.
+        offsets: moving average of the loss's offsets; None if it has none.
+        best: the network's state dict and the offsets at the best epoch.
     """
 
     settings: Settings
@@ -52,15 +52,15 @@ class TrainingRun:
     best: dict[str, Any] = field(default_factory=dict)
 
     def describe(self, batches: int, metric: object, score: object, *data: Data) -> None:
-        """Describe the call before the first step: a resumed run must have the same description."""
+        """Describe the call before the first step, to compare with when the run is resumed."""
         annealing = self.stopping.annealing
         cooled = {} if annealing is None else annealing.settings
         named = [*self.network.named_parameters()]
         undecayed = {*self.optimizer.param_groups[1]["params"]}
-        rows = [part for part in data if not isinstance(part, DataLoader)]  # loaders are not read
+        rows = [part for part in data if not isinstance(part, DataLoader)]  # too long to read
         self.call = {
             "batches per epoch": batches,
-            # Compared before the loss: other rows may also mean other class weights.
+            # Compared before the loss, because class weights may depend on the rows.
             "the checksum of the rows": checksum(*(tensor for part in rows for tensor in part)),
             **configuration("loss", self.loss),
             **configuration("metric", metric),
@@ -68,14 +68,14 @@ class TrainingRun:
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
             **configuration("network", self.network),
-            # The optimizer knows the parameters by their places, which follow from these two.
+            # The optimizer identifies parameters by position, which these two determine.
             "undecayed": [name for name, p in named if p in undecayed],
             "frozen": [name for name, p in named if not p.requires_grad],
             "generators": sorted(self.generators),
         }
 
     def average(self, decay: float) -> None:
-        """Add the weights and offsets of a step to their averages; a decay of 0 copies them."""
+        """Update the averages of weights and offsets after a step; a decay of 0 copies."""
         if self.averaged is not self.network:
             average_network(self.averaged, self.network, decay)
         new = offsets_of(self.loss)
@@ -84,12 +84,12 @@ class TrainingRun:
             self.offsets = torch.lerp(new, before, decay)
 
     def keep_best(self) -> None:
-        """Keep a copy of the current weights and offsets as the best so far."""
+        """Keep a copy of the averaged weights and offsets as the best so far."""
         weights = {name: w.clone() for name, w in self.averaged.state_dict().items()}
         self.best = {"network": weights, "offsets": self.offsets}
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of the state, because training goes on in place."""
+        """Copy the state, which training changes in place."""
         live: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         live["optimizer"] = {str(k): v for k, v in self.optimizer.state_dict()["state"].items()}
         live["rng"] = {name: source.get_state() for name, source in self.generators.items()}
@@ -98,7 +98,7 @@ class TrainingRun:
         return {"call": call, **copy.deepcopy(live), **replaced}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the state was taken, or say what differs from then."""
+        """Restore the state exactly, or say how this call differs from the saved one."""
         try:
             self._load(state)
         except CheckpointError:
@@ -118,7 +118,7 @@ class TrainingRun:
             part.load_state_dict(state[name])
         slots = {int(k): v for k, v in state["optimizer"].items()}
         places = [p for group in self.optimizer.param_groups for p in group["params"]]
-        for place, slot in slots.items():  # the fused optimizer would write beyond shorter ones
+        for place, slot in slots.items():  # the fused optimizer would write out of bounds
             if any(slot[name].shape != places[place].shape for name in ("exp_avg", "exp_avg_sq")):
                 raise ValueError(f"parameter {place} has moments of another shape")
         groups = self.optimizer.state_dict()["param_groups"]

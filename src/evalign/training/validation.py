@@ -1,4 +1,4 @@
-"""The loss and the true metric of the validation rows."""
+"""Validation: the loss and the true metric on held-out rows."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from evalign.losses import WMWLoss
 
 
 class Validation(NamedTuple):
-    """The outcome of a validation: scalars, still on the device."""
+    """Results of a validation, as scalars on the device."""
 
     loss: Tensor
     metric: Tensor
-    collapsed: Tensor  # whether all rows of several classes were predicted as one
+    collapsed: Tensor  # whether rows of several classes were all predicted as one class
 
 
 @torch.no_grad()
@@ -31,10 +31,10 @@ def validate(
     batch_size: int,
     score: Callable[..., Tensor] | None = None,
 ) -> Validation:
-    """Evaluate the rows as a whole: the metric of a set is not a mean over its parts.
+    """Evaluate all rows together, because a metric is not a mean over batches.
 
-    Only a loss over pairs, whose cost is quadratic, is a mean over batches of `batch_size`. A
-    `score` of logits, targets and weights replaces the metric of argmax.
+    Pairwise losses, whose cost is quadratic in the rows, are averaged over batches of `batch_size`.
+    A `score` of (logits, target[, weight]) replaces the metric of the argmax labels.
     """
     outputs = [(predict(x), *rest) for x, *rest in batches]
     require(bool(outputs), "fit", "validation", "yield batches", "an empty DataLoader")
@@ -60,27 +60,27 @@ def validate(
 def loss_of(
     loss: Callable[..., Tensor], logits: Tensor, target: Tensor, weight: Tensor | None = None
 ) -> Tensor:
-    """Call the loss, with weights if there are any: torch's own losses take none."""
+    """Call the loss, with weights only if there are any: torch's own losses take none."""
     return loss(logits, target, **({} if weight is None else {"sample_weight": weight}))
 
 
 def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
-    """How the loss reads rows: its `task`, `ignore_index` and `class_dim`, for the evaluation.
+    """The `task`, `ignore_index` and `class_dim` of the loss, so that evaluation reads rows alike.
 
-    A loss without such an attribute may have parts with it, such as a sum of two losses. Arguments
-    that are `given` are taken as they are.
+    If the loss lacks an attribute, its parts are asked, as of a sum of two losses. `given` values
+    take precedence.
     """
     own = [*loss.modules()] if isinstance(loss, nn.Module) else []
-    # One-hot rows and probabilities look like several labels, but cross-entropy knows one class.
+    # One-hot rows and probabilities look multilabel, but cross-entropy has exclusive classes.
     exclusive = any(isinstance(part, nn.CrossEntropyLoss) for part in own)
-    function = getattr(loss, "func", loss)  # of a `functools.partial`
+    function = getattr(loss, "func", loss)  # inside a `functools.partial`
     task = "multiclass" if exclusive or function is F.cross_entropy else None
     found: dict[str, Any] = {"task": task, "ignore_index": -100, "class_dim": None} | given
     for name in found.keys() - given.keys():
         parts = own if getattr(loss, name, None) is None else [loss]
         values = {getattr(part, name, None) for part in parts} - {None}
         allowed, got = f"have one {name} in all its parts", ", ".join(sorted(map(str, values)))
-        cure = f"Give the loss an attribute {name}, which then applies to evaluations."
+        cure = f"Give the loss itself an attribute {name}, which evaluation then uses."
         require(len(values) <= 1, type(loss).__name__, "loss", allowed, got, cure)
         found[name] = next(iter(values), found[name])
     return found
@@ -96,9 +96,9 @@ def hard_confusion(
     class_dim: int | None = None,
     matrix: bool = False,
 ) -> Confusion:
-    """The confusion matrix of argmax, or of logits above 0.
+    """The Confusion of the argmax labels; for binary and multilabel tasks, of logits > 0.
 
-    Probabilities in the target count as their most probable class or label.
+    Soft targets count as their most probable class or label.
     """
     owner = "an evaluation"
     check_types(owner, logits, target, sample_weight)
@@ -112,7 +112,7 @@ def hard_confusion(
         class_dim=class_dim,
         look=False,
     )
-    # A GPU, where values were not read, waits for the labels below in any case.
+    # On a GPU this synchronises, but so does `from_predictions` below.
     ok = not rows.target.isnan().any()
     require(ok, owner, "target", "hold labels, or probabilities from 0 to 1", "NaN")
     logits = rows.logits
@@ -134,7 +134,7 @@ def hard_confusion(
 def hard_labels(
     target: Tensor, task: Task | None, ignore_index: int, class_dim: int | None = None
 ) -> Tensor:
-    """Probabilities as their most probable class or label. Without a `task`, targets are labels."""
+    """Soft targets as their most probable class or label; without a `task`, as they are."""
     if task is None or not target.is_floating_point():
         return target
     ignored, labels = target == ignore_index, (target > 0.5).long()

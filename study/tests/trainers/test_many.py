@@ -113,7 +113,7 @@ def test_offsets_that_change_are_those_of_the_best_epoch(ema_decay):
 def test_averages_of_weights_are_as_if_alone():
     """The stack is narrowed, as one member ends early."""
     settings = replace(SETTINGS, ema_decay=0.9, patience=2)
-    members = [MEMBERS[name] for name in ("cross-entropy", "slow", "counted")]
+    members = [MEMBERS[name] for name in ("cross-entropy", "slow", "counted", "aligned")]
     rows = {"validation": HELD_OUT, "metric": "f1_macro"}
     found = fit_many(network, members, *ROWS, settings=settings, **rows)
     assert len({len(trained.history) for trained in found}) > 1

@@ -1,447 +1,369 @@
-"""AlignedLoss: the odds that a metric needs, its two parts, and training with it."""
+"""AlignedLoss: its two terms, its state, class shares, class weights, images, and training."""
 
 import copy
+import io
 import math
 import pickle
 import re
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
-from sklearn.metrics import (
-    accuracy_score,
-    balanced_accuracy_score,
-    cohen_kappa_score,
-    f1_score,
-    fbeta_score,
-    jaccard_score,
-    matthews_corrcoef,
-)
+from sklearn.metrics import f1_score
 from torch import nn
 from torch.nn import functional as F
 
-from evalign import AlignedLoss, MetricLoss, fit_decision, metrics
-from evalign.losses.offsets import metric_offsets
+from evalign import (
+    AlignedLoss,
+    Confusion,
+    MetricLoss,
+    TemperatureAnnealing,
+    exact_backward,
+    fit_decision,
+    metrics,
+)
+from evalign.aggregation import RunningConfusion
+from evalign.losses.offsets import metric_offsets, with_pseudo_rows
 from evalign.training import Settings, fit
 from tests import tolerances
 
-AVERAGED = {"f1": f1_score, "jaccard": jaccard_score}
-AVERAGED["f2"] = lambda *of, **how: fbeta_score(*of, beta=2, **how)
-WHOLE = {
-    "matthews_corrcoef": matthews_corrcoef,
-    "balanced_accuracy": balanced_accuracy_score,
-    "accuracy": accuracy_score,
-    "cohen_kappa": cohen_kappa_score,
-}
-SCORES = AVERAGED | WHOLE
-PRIORS = [0.02, 0.1, 0.35, 0.7]  # of the positive class
+NEAR = {"rtol": 0, "atol": tolerances.SAME}
+METRICS = {"binary": "f1", "multiclass": "matthews_corrcoef", "multilabel": "f1_macro"}
+METRICS |= {"images": "jaccard_macro", "matrix": "cohen_kappa_quadratic"}
 
 
-def offsets(metric, counts):
-    return metric_offsets(metrics.resolve(metric), counts)
+def batch(kind, seed=0, rows=40):
+    """Make logits, a target of which some is ignored, and weights of the rows."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = {"binary": (rows,), "images": (rows // 20, 3, 5, 4)}.get(kind, (rows, 3))
+    logits = 2 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    if kind == "multilabel":
+        y = (torch.rand(shape, generator=generator) < 0.3).double()
+        y[::7, 1] = -100
+    else:
+        y = torch.rand(shape[:1] + shape[2:], generator=generator) < 0.3
+        more = torch.rand(y.shape, generator=generator) < 0.5
+        y = y.long() if kind == "binary" else y.long() + more
+        y[..., ::7] = -100
+    weight = torch.rand(len(logits), generator=generator, dtype=torch.float64) + 0.1
+    return logits.requires_grad_(), y, weight
 
 
-def margin(metric, positive):
-    """Compute the log-odds from which the positive class is the label."""
-    negative, positive = offsets(metric, [1 - positive, positive]).tolist()
-    return positive - negative
+def assert_same(value, expected, logits):
+    torch.testing.assert_close(value, expected, **NEAR)
+    gradients = (torch.autograd.grad(loss, logits, retain_graph=True) for loss in (value, expected))
+    torch.testing.assert_close(*gradients, **NEAR)
 
 
-def scored(score, matrix, **how):
-    """Compute scikit-learn's metric of a confusion matrix, with a row for each of its cells."""
-    true, predicted = np.indices(matrix.shape).reshape(2, -1)
-    return score(true, predicted, sample_weight=matrix.ravel(), **how)
-
-
-def half_right(shares):
-    """Make the matrix of a classifier that is right half of the time, and else guesses by share."""
-    return shares[:, None] * (np.eye(len(shares)) + shares) / 2
-
-
-# The odds.
-
-
-def asked_for(shares, score, **how):
-    """Compute the odds of `metric_offsets` from differences of scikit-learn's metric."""
-    matrix, slope, step = half_right(shares), np.zeros((len(shares),) * 2), 1e-6
-    for cell in np.ndindex(matrix.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = matrix.copy()
-            moved[cell] += sign * step
-            ends.append(scored(score, moved, **how))
-        slope[cell] = (ends[0] - ends[1]) / (2 * step)
-    most = shares.argmax()
-    odds = [
-        (slope[most, most] - slope[most, j]) / (slope[j, j] - slope[j, most]) if j != most else 1
-        for j in range(len(shares))
-    ]
-    return np.log(odds)
-
-
-@pytest.mark.parametrize("positive", PRIORS)
-@pytest.mark.parametrize("name", SCORES)
-def test_offsets_of_two_classes_are_those_of_differences(name, positive):
-    shares = np.array([1 - positive, positive])
-    expected = asked_for(shares, SCORES[name])
-    found = offsets(name, 300 * shares)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerances.SLOPES)
-
-
-@pytest.mark.parametrize("classes", [3, 4, 5])
-@pytest.mark.parametrize("name", SCORES)
-def test_offsets_of_more_classes_are_those_of_differences(name, classes):
-    how = {"average": "macro"} if name in AVERAGED else {}
-    full = f"{name}_macro" if name in AVERAGED else name
-    shares = np.random.default_rng(classes).dirichlet(np.ones(classes)) + 0.02
-    shares /= shares.sum()
-    expected = asked_for(shares, SCORES[name], **how)
-    np.testing.assert_allclose(offsets(full, shares), expected, rtol=0, atol=tolerances.SLOPES)
-
-
-class ReadsTheMatrix(metrics.FBeta):
-    """The same score, said to need the whole matrix."""
-
-    needs_matrix = True
-
-
-def test_the_matrix_and_its_sums_give_the_same_offsets():
-    for beta in (0.5, 1, 2):
-        of_sums, of_matrix = (
-            metric_offsets(kind(beta=beta, average="macro"), [50, 3, 20, 20, 7])
-            for kind in (metrics.FBeta, ReadsTheMatrix)
-        )
-        torch.testing.assert_close(of_sums, of_matrix, rtol=0, atol=tolerances.SAME)
-
-
-@pytest.mark.parametrize(
-    "metric", ["f1_macro", "matthews_corrcoef", lambda c: c.tp.sum() / c.total]
-)
-def test_many_classes_do_not_make_a_matrix(metric):
-    """Of 200,000 classes it would take 320 GB."""
-    loss = AlignedLoss(metric, torch.ones(200_000))
-    assert loss.offsets.shape == (200_000,)
-
-
-@pytest.mark.parametrize("counts", [[90, 10], [10, 90], [50, 30, 20], [5, 1, 60, 34]])
-def test_accuracy_asks_for_nothing_and_balanced_accuracy_for_the_prior(counts):
-    assert offsets("accuracy", counts).abs().max() < tolerances.FEW_ULPS
-    prior = torch.tensor(counts).double()
-    expected = (prior / prior.max()).log()
-    torch.testing.assert_close(
-        offsets("balanced_accuracy", counts), expected, rtol=0, atol=tolerances.SAME
-    )
-
-
-@pytest.mark.parametrize("positive", PRIORS)
-@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 3.0])
-def test_f_beta_has_a_closed_form(beta, positive):
-    """Positive from the odds F / (1 + β² − F) on: for F1, from a probability of F/2."""
-    score = 1 / 2 + positive / 2  # precision and recall alike
-    expected = math.log(score / (1 + beta**2 - score))
-    assert margin(f"f{beta:g}", positive) == pytest.approx(expected, abs=tolerances.SAME)
-
-
-@pytest.mark.parametrize("positive", PRIORS)
-@pytest.mark.parametrize("name", SCORES)
-def test_a_row_is_worth_calling_positive_above_the_offset_alone(name, positive):
-    """This is the claim itself: a few rows, positive with a probability η, get the other label.
-
-    Each row counts η for the one class and 1 − η for the other.
-    """
-    matrix, few = half_right(np.array([1 - positive, positive])), 1e-6
-    before, asked = scored(SCORES[name], matrix), margin(name, positive)
-    for beyond in (-0.5, -0.01, 0.01, 0.5):
-        eta = 1 / (1 + math.exp(-asked - beyond))
-        moved = few * np.array([[eta - 1, 1 - eta], [-eta, eta]])
-        assert (scored(SCORES[name], matrix + moved) > before) == (beyond > 0)
-
-
-def test_metrics_that_mind_one_mistake_alone_are_held_back():
-    assert margin("recall", 0.1) == pytest.approx(math.log(1e-4))
-    assert margin("specificity", 0.1) == pytest.approx(math.log(1e4))
-
-
-def relative(loss):
-    """Subtract the value of the first class, as only differences count."""
-    return loss.offsets - loss.offsets[0]
-
-
-def f1(c):
-    return 2 * c.tp[-1] / (c.actual[-1] + c.predicted[-1])
-
-
-def f1_of_cells(c):
-    matrix = c.matrix
-    return 2 * matrix[1, 1] / (2 * matrix[1, 1] + matrix[0, 1] + matrix[1, 0])
-
-
-@pytest.mark.parametrize(
-    "metric", [f1, f1_of_cells, metrics.Minimize(lambda c: 1 - f1(c)), metrics.FBeta()]
-)
-def test_functions_and_costs_ask_for_what_their_name_would(metric):
-    expected = offsets("f1", [9, 1])
-    torch.testing.assert_close(offsets(metric, [9, 1]), expected, rtol=0, atol=tolerances.SAME)
-    loss = AlignedLoss(metric, [9, 1], task="multiclass")
-    torch.testing.assert_close(relative(loss), expected, rtol=0, atol=tolerances.SAME)
-
-
-def test_a_price_is_what_is_asked_for():
-    """A missed positive costs five, so the label is positive from a probability of 1/6 on."""
-    loss = AlignedLoss("expected_cost[[0, 1], [5, 0]]", [3, 1])
-    assert relative(loss).exp().tolist() == pytest.approx([1, 1 / 5])
-
-
-def test_a_metric_that_gains_by_mistakes_asks_for_nothing():
-    """Neither label is better at any odds."""
-    assert offsets(lambda c: c.matrix[0, 0] - c.matrix[1, 1], [9, 1]).tolist() == [0, 0]
-
-
-def test_a_class_without_rows_is_refused():
-    text = (
-        "class_counts of AlignedLoss must hold two or more positive numbers, one for each class. "
-        "Got [10, 0]. Such as numpy.bincount(y); count a class without examples as one, or leave "
-        "it out."
-    )
-    with pytest.raises(ValueError, match=r"^class_counts of AlignedLoss") as error:
-        AlignedLoss("f1", [10, 0])
-    assert str(error.value) == text
-    with pytest.raises(ValueError, match='average of FBeta must be "macro"'):
-        AlignedLoss("f1", [10, 5, 1])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (
-            {"metric": "f1_marco"},
-            "metric of AlignedLoss must be a name of metrics.names(). Got 'f1_",
-        ),
-        (
-            {"metric": lambda c: c.tp.detach().sum()},
-            "metric of AlignedLoss must be finite, and dif",
-        ),
-        (
-            {"metric": lambda c: c.tp.sum() * math.nan},
-            "metric of AlignedLoss must be finite, and d",
-        ),
-        (
-            {"class_counts": pd.Series([1] * 9 + [0]).value_counts()},
-            "class_counts of AlignedLoss must be in the order of the classes. Got [1, 0]. Use .so",
-        ),
-        (
-            {"class_counts": [[9, 1], [1, 0]]},
-            "class_counts of AlignedLoss must hold a number for each class, or a pair (negative, "
-            "positive) for each label, all > 0. Got [[9, 1], [1, 0]]. For Y of shape (N, L) use "
-            "torch.stack([len(Y) - Y.sum(0), Y.sum(0)], 1); None learns them.",
-        ),
-        (
-            {"metric_weight": -1},
-            "metric_weight of AlignedLoss must be finite and not negative. Got -1.",
-        ),
-        (
-            {"metric_weight": "much"},
-            "metric_weight of AlignedLoss must be finite and not negative. Got 'much'.",
-        ),
-        ({"label_smoothing": 1}, "label_smoothing of AlignedLoss must lie in [0, 1). Got 1."),
-        (
-            {"class_weight": [1, 2, 3]},
-            "class_weight of AlignedLoss must hold a number for each of the 2 classes. Got 3 num",
-        ),
-        (
-            {"class_weight": "balance"},
-            'class_weight of AlignedLoss must be "auto", "balanced", numbers or None. Got ',
-        ),
-        (
-            {"class_counts": [[9, 1]], "class_weight": "balanced"},
-            "class_weight of AlignedLoss must be numbers or None for a multilabel problem. Got "
-            "'balanced'. A label has its own two classes. Give a number for each label, or None.",
-        ),
-        (
-            {"labels": [1]},
-            "labels of AlignedLoss must be None unless the metric is an average over classes that "
-            "has no labels of its own. Got [1] for f1.",
-        ),
-        (
-            {"metric": "matthews_corrcoef", "labels": [1]},
-            "labels of AlignedLoss must be None unless the metric is an average over classes",
-        ),
-        (
-            {"metric": "f1_macro", "labels": []},
-            "labels of FBeta must hold class indices, each once. Got [].",
-        ),
-        (
-            {"metric": "f1_macro", "labels": 1},
-            "labels of FBeta must hold class indices, each once. Got 1.",
-        ),
-        ({"temperature": 0.5}, "temperature of MetricLoss must lie in (0, 0.4]. Got 0.5."),
-        ({"momentum": 0}, "momentum of MetricLoss must lie in (0, 1]"),
-    ],
-)
-def test_what_is_refused(arguments, text):
-    with pytest.raises(ValueError, match=re.escape(text)):
-        AlignedLoss(**{"metric": "f1", "class_counts": [9, 1]} | arguments)
-
-
-@pytest.mark.parametrize(
-    ("settings", "labels", "text"),
-    [
-        (
-            {"class_counts": [4, 2]},
-            False,
-            "class_counts of AlignedLoss must hold a number for each of the 3 classes. Got 2 num",
-        ),
-        (
-            {"class_counts": [[4, 2]] * 3},
-            False,
-            "class_counts of AlignedLoss must hold a number for each of the 3 classes. Got 3 pairs",
-        ),
-        (
-            {"class_counts": [4, 2, 1]},
-            True,
-            "class_counts of AlignedLoss must hold a pair (negative, positive) for each of the 3 "
-            "labels. Got 3 numbers. For Y of shape (N, L) use torch.stack([len(Y)",
-        ),
-        (
-            {"class_weight": [4, 2]},
-            False,
-            "class_weight of AlignedLoss must hold a number for each of the 3 classes. Got 2 num",
-        ),
-        (
-            {"class_weight": "balanced"},
-            True,
-            "class_weight of AlignedLoss must be numbers or None for a multilabel problem. Got",
-        ),
-    ],
-)
-def test_numbers_of_other_classes_are_refused(settings, labels, text):
-    target = torch.ones(5, 3) if labels else torch.arange(5) % 3
-    with pytest.raises(ValueError, match=re.escape(text)):
-        AlignedLoss("f1_macro", **settings)(torch.zeros(5, 3), target)
-
-
-def test_offsets_are_found_where_no_gradients_are():
-    with torch.no_grad():
-        found = relative(AlignedLoss("f1", [9, 1]))
-    torch.testing.assert_close(found, offsets("f1", [9, 1]), rtol=0, atol=tolerances.SAME)
-
-
-@pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef"])
-def test_offsets_are_found_whatever_the_default_device_is(metric):
-    expected = offsets(metric, [9, 1])
-    with torch.device("meta"):
-        found = relative(AlignedLoss(metric, [9, 1]))
-    torch.testing.assert_close(found, expected, rtol=0, atol=tolerances.SAME)
-
-
-# The loss.
-
-COUNTS = {"binary": [70, 30], "multiclass": [50, 35, 15]}
-METRICS = {"binary": "f1", "multiclass": "matthews_corrcoef"}
-
-
-def batches(task, count=3, rows=40):
-    """Yield weighted batches with some ignored rows."""
-    generator = torch.Generator().manual_seed(0)
-    shape = (rows,) if task == "binary" else (rows, 3)
-    for _ in range(count):
-        logits = 2 * torch.randn(shape, generator=generator, dtype=torch.float64)
-        y = torch.randint(len(COUNTS[task]), (rows,), generator=generator)
-        y[::7] = 255
-        weight = torch.rand(rows, generator=generator, dtype=torch.float64)
-        yield logits.requires_grad_(), y, weight
+def assert_same_state(one, other, atol=tolerances.SAME):
+    state, expected = one.state_dict(), other.state_dict()
+    assert state.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(state[name], value, rtol=0, atol=atol, msg=name)
+    torch.testing.assert_close(one.score, other.score, rtol=0, atol=atol, equal_nan=True)
 
 
 def cross_entropy(logits, y, weight, offsets):
-    counts = y != 255
-    logits, y, weight = logits[counts], y[counts], weight[counts]
-    if logits.ndim == 1:
-        logits = torch.stack([torch.zeros_like(logits), logits], 1)
-    losses = F.cross_entropy(logits + offsets, y, reduction="none")
-    return (weight * losses).sum() / weight.sum()
-
-
-@pytest.mark.parametrize("task", COUNTS)
-def test_value_and_gradient_are_the_sum_of_both_parts(task):
-    loss = AlignedLoss(METRICS[task], COUNTS[task], ignore_index=255)
-    alone = MetricLoss(METRICS[task], statistics="running", ignore_index=255)
-    asked = offsets(METRICS[task], COUNTS[task])
-    for logits, y, weight in batches(task):
-        value = loss(logits, y, sample_weight=weight)
-        entropy = cross_entropy(logits, y, weight, asked)
-        metric = alone(logits, y, sample_weight=weight)
-        assert value.item() == pytest.approx((entropy + metric).item(), abs=tolerances.SAME)
-        found, wanted = (
-            torch.autograd.grad(loss_value, logits)[0] for loss_value in (value, entropy + metric)
+    if y.is_floating_point():
+        each = F.binary_cross_entropy_with_logits(
+            logits + offsets, y.clamp(min=0), reduction="none"
         )
-        torch.testing.assert_close(found, wanted, rtol=0, atol=tolerances.SAME)
-        assert found[y != 255].abs().min() > 0  # every row has a gradient
-        assert not found[y == 255].any()
-    for logits, y, weight in batches(task, 1):  # of the batch alone
-        value = loss.eval()(logits, y, sample_weight=weight)
-        metric = MetricLoss(METRICS[task], ignore_index=255)(logits, y, sample_weight=weight)
-        expected = cross_entropy(logits, y, weight, asked) + metric
-        assert value.item() == pytest.approx(expected.item(), abs=tolerances.SAME)
+        weight = weight.unsqueeze(1) * (y >= 0)
+    else:
+        if logits.ndim == 1:
+            logits = torch.stack([torch.zeros_like(logits), logits], 1)
+        each = F.cross_entropy(logits + offsets, y, reduction="none")
+        weight = weight * (y >= 0)
+    return (weight * each).sum() / weight.sum()
 
 
-@pytest.mark.parametrize("task", COUNTS)
+# The two terms.
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel", "matrix"])
+def test_value_and_gradient_are_the_sum_of_both_terms(kind):
+    """The offsets are those that the batches before have left."""
+    loss = AlignedLoss(METRICS[kind], metric_weight=0.7, momentum=0.3)
+    running, counts, offsets = RunningConfusion(0.3), 0, torch.zeros(3 if kind != "binary" else 2)
+    for seed in range(3):
+        logits, y, weight = batch(kind, seed)
+        value = loss(logits, y, sample_weight=weight)
+        matrix = loss.metric.needs_matrix
+        soft = Confusion.from_logits(logits, y, sample_weight=weight, matrix=matrix)
+        many = kind == "multilabel"
+        here = torch.stack([soft.negatives, soft.actual], 1) if many else soft.actual
+        counts = counts + here.detach()
+        point = with_pseudo_rows(running(soft), counts)
+        expected = cross_entropy(logits, y, weight, offsets) + 0.7 * (1 - loss.metric(point))
+        assert_same(value, expected, logits)
+        offsets = metric_offsets(loss.metric, point.detach(), counts)
+        torch.testing.assert_close(loss.offsets, offsets, **NEAR)
+        torch.testing.assert_close(loss.counts, counts, **NEAR)
+    before = copy.deepcopy(loss)
+    with torch.no_grad():
+        loss(logits, y)
+    value = loss.eval()(logits, y, sample_weight=weight)
+    alone = MetricLoss(METRICS[kind])(logits, y, sample_weight=weight)
+    assert_same(value, cross_entropy(logits, y, weight, offsets) + 0.7 * alone, logits)
+    assert_same_state(loss, before)  # looking teaches nothing
+
+
+def test_the_score_is_that_of_the_argmax():
+    for kind in ("binary", "multilabel", "multiclass"):
+        loss = AlignedLoss("f1" if kind == "binary" else "f1_macro", momentum=1.0)
+        assert loss.score.isnan()
+        for seed in range(2):
+            logits, y, weight = batch(kind, seed, rows=200)
+            y = y.clamp(min=0)
+            loss(logits, y, sample_weight=weight)
+        labels = logits.argmax(1) if kind == "multiclass" else logits > 0
+        average = "binary" if kind == "binary" else "macro"
+        expected = f1_score(y, labels, average=average, sample_weight=weight)
+        assert loss.score.item() == pytest.approx(expected, abs=tolerances.HARD)
+
+
+def test_a_batch_that_says_nothing_teaches_nothing():
+    """All rows are ignored or without weight, or a logit is NaN, as float16 may overflow once."""
+    for kind in METRICS:
+        loss = AlignedLoss(METRICS[kind])
+        logits, y, weight = batch(kind)
+        nothing = torch.full_like(y, -100)
+        assert loss(logits, nothing) == 0
+        assert loss.score.isnan()
+        loss(logits, y)
+        before = copy.deepcopy(loss)
+        for rows in ((logits[:0], y[:0]), (logits, nothing)):
+            value = loss(*rows)
+            assert value == 0
+            assert not torch.autograd.grad(value, rows[0], materialize_grads=True)[0].any()
+            assert_same_state(loss, before)
+        assert loss(logits * torch.nan, y).isnan()
+        torch.testing.assert_close(loss.offsets, before.offsets, **NEAR)
+        torch.testing.assert_close(loss.score, before.score, **NEAR)
+        assert loss(logits, y, sample_weight=weight).isfinite()
+
+
+# State.
+
+
 @pytest.mark.parametrize(
-    "again",
-    [
-        copy.deepcopy,
-        lambda loss: pickle.loads(pickle.dumps(loss)),
-        lambda loss: restored(loss.state_dict(), loss),
-    ],
-    ids=["deepcopy", "pickle", "state dict"],
+    "settings", [{}, {"class_shares": [3, 2, 1]}, {"class_weight": "balanced"}]
 )
-def test_a_copy_goes_on_where_the_loss_was(task, again):
-    *before, last = batches(task)
-    loss = AlignedLoss(METRICS[task], COUNTS[task], ignore_index=255)
-    for logits, y, weight in before:
-        loss(logits, y, sample_weight=weight)
-    other, fresh = again(loss), AlignedLoss(METRICS[task], COUNTS[task], ignore_index=255)
-    logits, y, weight = last
-    values = [each(logits, y, sample_weight=weight).item() for each in (loss, other, fresh)]
-    assert values[0] == values[1]
-    assert abs(values[0] - values[2]) > tolerances.FLOAT32  # the batches before are remembered
-    loss.metric_loss.running.reset()
-    assert other.metric_loss.running.seen > 0  # and the copy's own
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel", "matrix"])
+def test_microbatches_teach_what_the_whole_batch_does(kind, settings):
+    if kind == "binary":
+        settings = {name: [3, 1] if name == "class_shares" else x for name, x in settings.items()}
+    elif kind == "multilabel":
+        settings = {"class_shares": [[3, 1]] * 3} if "class_shares" in settings else {}
+    outputs = 1 if kind == "binary" else 3
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, outputs), nn.Flatten(0 if kind == "binary" else 1)).double()
+    whole, parts = (AlignedLoss(METRICS[kind], **settings) for _ in range(2))
+    for seed in range(3):
+        x = torch.randn(40, 6, dtype=torch.float64, generator=torch.manual_seed(seed))
+        rows = x, *batch(kind, seed)[1:]
+        model.zero_grad()
+        value = whole(model(x), rows[1], sample_weight=rows[2])
+        value.backward()
+        expected = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        micro = list(zip(*(part.split(7) for part in rows), strict=True))
+        found = exact_backward(parts, model, micro)
+        torch.testing.assert_close(found, value, check_dtype=False, **NEAR)
+        for p, gradient in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(p.grad, gradient, **NEAR)
+        assert_same_state(parts, whole)
 
 
-def restored(state, loss):
-    task = "binary" if len(loss.offsets) == 2 else "multiclass"
-    other = AlignedLoss(METRICS[task], COUNTS[task], ignore_index=255)
-    other.load_state_dict(state)
+def restored(loss):
+    file = io.BytesIO()
+    torch.save(loss.state_dict(), file)
+    file.seek(0)
+    other = AlignedLoss(loss.metric, task=loss.task)
+    other.load_state_dict(torch.load(file))
     return other
 
 
-def test_who_validates_leaves_out_the_same_rows():
-    """`fit` asks the loss which label to ignore."""
-    torch.manual_seed(0)
-    x, y = torch.randn(60, 4), torch.arange(60) % 2
-    y[::5] = 255
-    loss = AlignedLoss("f1", [1, 1], ignore_index=255)
-    settings = Settings(epochs=1, batch_size=32)
-    (record,) = fit(nn.Linear(4, 2), loss, x, y, validation=(x, y), metric="f1", settings=settings)
-    assert 0 <= record["validation_metric"] <= 1
+@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize(
+    "again",
+    [copy.deepcopy, lambda loss: pickle.loads(pickle.dumps(loss)), restored, lambda x: x.half()],
+    ids=["deepcopy", "pickle", "state dict", "half"],
+)
+def test_a_copy_goes_on_where_the_loss_was(kind, again):
+    loss = AlignedLoss(METRICS[kind])
+    for seed in range(2):
+        loss(*batch(kind, seed)[:2])
+    kept = copy.deepcopy(loss)
+    other = again(loss)
+    logits, y, _ = batch(kind, 3)
+    assert torch.equal(other(logits, y), kept(logits, y))
+    assert_same_state(other, kept, atol=0)
+    assert {value.dtype for value in other.state_dict().values()} == {torch.float64}
 
 
-# In a loop of one's own.
+def test_a_state_before_the_first_batch():
+    new, trained = AlignedLoss("f1_macro"), AlignedLoss("f1_macro")
+    logits, y, _ = batch("multiclass")
+    trained(logits, y)
+    trained.load_state_dict(new.state_dict())
+    assert trained.offsets is trained.counts is None
+    assert trained.score.isnan()
+    assert torch.equal(trained(logits, y), new(logits, y))
 
 
-def rare(rows, seed):
+def test_a_state_of_an_earlier_version_is_refused():
+    state = {"metric_loss.temperature": torch.tensor(0.2), "offsets": torch.zeros(3)}
+    with pytest.raises(ValueError, match=r"^This state of an AlignedLoss is of an earlier version"):
+        AlignedLoss("f1_macro").load_state_dict(state)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_autocast_changes_nothing(kind):
+    plain, other = AlignedLoss(METRICS[kind]), AlignedLoss(METRICS[kind])
+    for seed in range(2):
+        logits, y, _ = batch(kind, seed)
+        with torch.autocast("cpu", torch.bfloat16):
+            value = other(logits, y)
+        assert_same(value, plain(logits, y), logits)
+    assert_same_state(other, plain)
+
+
+# A graph takes seconds.
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("multilabel", "matrix")]
+
+
+@pytest.mark.parametrize("kind", ["binary", *SLOW])
+def test_compiled_as_eager(kind):
+    torch._dynamo.reset()
+    plain, other = AlignedLoss(METRICS[kind]), AlignedLoss(METRICS[kind])
+    compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
+    for seed in range(3):
+        logits, y, _ = batch(kind, seed)
+        assert_same(compiled(logits, y), plain(logits, y), logits)
+        assert_same_state(other, plain)
+
+
+def stacked(kind, step):
+    rows = [batch(kind, 2 * step + i)[:2] for i in range(2)]
+    logits, y = (torch.stack(parts) for parts in zip(*rows, strict=True))
+    return logits.detach().requires_grad_(), y
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_a_stack_learns_as_each_alone(kind):
+    """Under `vmap` the state moves if it is an argument, and stays as it is if it is not."""
+    alone = [AlignedLoss(METRICS[kind]) for _ in range(2)]
+    for loss, logits, y in zip(alone, *stacked(kind, 0), strict=True):
+        loss(logits, y)
+    stack = copy.deepcopy(alone)
+    _, state = torch.func.stack_module_state(stack)
+
+    def value_of(state, logits, y):
+        return torch.func.functional_call(stack[0], state, (logits, y))
+
+    for step in (1, 2):
+        logits, y = stacked(kind, step)
+        found = torch.func.vmap(value_of)(state, logits, y)
+        expected = [loss(*rows) for loss, *rows in zip(alone, logits, y, strict=True)]
+        torch.testing.assert_close(found, torch.stack(expected), **NEAR)
+    for i, loss in enumerate(alone):
+        for name in ("offsets", "counts", "running.hard_tp"):
+            torch.testing.assert_close(state[name][i], loss.state_dict()[name], **NEAR)
+    for loss in (AlignedLoss(METRICS[kind]), alone[0]):
+        before = copy.deepcopy(loss)
+        slopes, values = torch.func.vmap(torch.func.grad_and_value(loss))(logits.detach(), y)
+        for i in range(2):
+            leaf = logits[i].detach().requires_grad_()
+            value = copy.deepcopy(before)(leaf, y[i])
+            torch.testing.assert_close(values[i], value, **NEAR)
+            torch.testing.assert_close(slopes[i], torch.autograd.grad(value, leaf)[0], **NEAR)
+        assert_same_state(loss, before, atol=0)
+
+
+def test_annealing_cools_it():
+    loss, cool = AlignedLoss("f1_macro", temperature=0.3), AlignedLoss("f1_macro", temperature=0.1)
+    annealing = TemperatureAnnealing(loss, start=0.2, rate=0.5, patience=1)
+    for score in (0.5, 0.5):
+        annealing.step(score)
+    logits, y, _ = batch("multiclass")
+    assert torch.equal(loss(logits, y), cool(logits, y))
+
+
+# Class weights and smoothing are those of torch.
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weight", [None, [0.5, 1.0, 4.0], [0.5e-30, 1e-30, 4e-30], "balanced"])
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "images", "multilabel"])
+def test_cross_entropy_is_that_of_torch(kind, weight, smoothing):
+    weight = weight[:2] if kind == "binary" and isinstance(weight, list) else weight
+    if kind == "multilabel" and weight == "balanced":
+        return
+    loss = AlignedLoss("f1_macro", metric_weight=0, class_weight=weight, label_smoothing=smoothing)
+    loss(*batch(kind, 1)[:2])
+    logits, y, _ = batch(kind)
+    factor = 1 / loss.counts if weight == "balanced" else weight
+    factor = None if factor is None else torch.as_tensor(factor, dtype=torch.float64)
+    if kind == "multilabel":
+        factor = torch.ones(3) if factor is None else factor
+        share = factor * (y != -100)
+        target = (1 - smoothing) * y.clamp(min=0) + smoothing / 2
+        shifted = logits + loss.offsets
+        each = F.binary_cross_entropy_with_logits(shifted, target, reduction="none")
+        expected = (share * each).sum() / share.sum()
+    else:
+        two = torch.stack([torch.zeros_like(logits), logits], 1) if kind == "binary" else logits
+        shift = loss.offsets if factor is None else loss.offsets + factor.log()
+        shift = shift.view(-1, *[1] * (two.ndim - 2))
+        expected = F.cross_entropy(two + shift, y, factor, label_smoothing=smoothing)
+    assert_same(loss(logits, y), expected, logits)
+
+
+def test_weights_leave_probabilities_and_offsets_alone():
+    """Where softmax(logits + offsets) are the probabilities of the rows, no logit has a slope."""
+    p = torch.tensor([[0.1, 0.2, 0.7], [0.7, 0.1, 0.2]], dtype=torch.float64)
+    offsets = []
+    for weight in (None, [3.0, 1.0, 0.2], "balanced"):
+        loss = AlignedLoss("f1_macro", metric_weight=0, class_weight=weight, task="multiclass")
+        loss(*batch("multiclass")[:2])
+        offsets.append(loss.offsets.clone())
+        logits = (p.log() - loss.offsets).requires_grad_()
+        (slope,) = torch.autograd.grad(loss(logits, p), logits)
+        torch.testing.assert_close(slope, torch.zeros_like(slope), **NEAR)
+    torch.testing.assert_close(torch.stack(offsets), offsets[0].expand(3, -1), **NEAR)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_pixels_alone_are_weighted_by_the_roots_of_the_counts(kind):
+    auto, plain = AlignedLoss("f1_macro"), AlignedLoss("f1_macro", class_weight=None)
+    first, (logits, y, _) = batch(kind, 1)[:2], batch(kind)
+    assert torch.equal(auto(*first), plain(*first))  # nothing is known before the first batch
+    if kind == "images":
+        explicit = AlignedLoss("f1_macro", class_weight=auto.counts**-0.5)
+        explicit.load_state_dict(auto.state_dict())
+        assert not torch.isclose(plain(logits, y), explicit.eval()(logits, y))
+        plain = explicit.train()
+    assert_same(auto(logits, y), plain(logits, y), logits)
+
+
+# Shares of the classes to come.
+
+
+def linear(rows, seed):
     """Make rows with log-odds 2·x₀ − 3: one in eight is positive, and few are surely so."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, 4, generator=generator)
     return x, (torch.rand(rows, generator=generator) < (2 * x[:, 0] - 3).sigmoid()).long()
 
 
-def trained(network, loss, x, y, *, epochs, lr):
+def trained(network, loss, x, y, *, epochs, lr, size=64, sampler=None):
     optimizer = torch.optim.Adam(network.parameters(), lr=lr)
     generator = torch.Generator().manual_seed(0)
     for _ in range(epochs):
-        for rows in torch.randperm(len(x), generator=generator).split(64):
+        order = torch.randperm(len(x), generator=generator)
+        if sampler is not None:
+            order = torch.multinomial(sampler, len(x), replacement=True, generator=generator)
+        for rows in order.split(size):
             optimizer.zero_grad()
             loss(network(x[rows]), y[rows]).backward()
             optimizer.step()
@@ -453,16 +375,185 @@ def logits_of(network, x):
     return network(x)
 
 
-def test_a_plain_loop_learns_a_table():
-    (x, y), (fresh, truth) = rare(2000, 0), rare(20_000, 1)
-    scores = []
-    for loss in (AlignedLoss("f1", y.bincount()), nn.CrossEntropyLoss()):
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
+def test_a_balanced_sampler_and_the_true_shares(kind):
+    """The argmax is that of training without the sampler."""
+    (x, y), (fresh, truth) = linear(4000, 0), linear(20_000, 1)
+    counts, many = y.bincount().double(), kind == "multilabel"
+    target = y.unsqueeze(1).double() if many else y
+
+    def f1(sampler, **shares):
         torch.manual_seed(0)
-        network = trained(nn.Linear(4, 2), loss, x, y, epochs=10, lr=0.02)
-        scores.append(f1_score(truth, logits_of(network, fresh).argmax(1)))
-    # By the true probabilities, the best threshold has 0.55 and ½ has 0.46.
-    assert scores[0] > 0.52
-    assert scores[0] > scores[1] + 0.05
+        network = nn.Linear(4, 2 if kind == "multiclass" else 1)
+        loss = AlignedLoss("f1_macro" if many else "f1", task=kind, **shares)
+        trained(network, loss, x, target, epochs=8, lr=0.1, size=256, sampler=sampler)
+        logits = logits_of(network, fresh)
+        return f1_score(truth, logits.argmax(1) if kind == "multiclass" else logits[:, 0] > 0)
+
+    balanced, plain = 1 / counts[y], f1(None)
+    shares = counts.unsqueeze(0) if many else counts
+    found = f1(balanced, class_shares=shares)
+    assert found > plain - 0.01
+    assert f1(balanced, class_shares=shares / len(y)) == found
+    assert f1(balanced) < plain - 0.05
+
+
+def test_rows_that_are_sampled_as_they_come_need_no_shares():
+    logits, y, _ = batch("multiclass", rows=400)
+    y = y.clamp(min=0)
+    loss, plain = AlignedLoss("f1_macro", class_shares=y.bincount()), AlignedLoss("f1_macro")
+    for _ in range(3):
+        assert_same(loss(logits, y), plain(logits, y), logits)
+    assert_same_state(loss, plain)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"metric": "f1_marco"}, "metric of AlignedLoss must be a name of metrics.names(). Got"),
+        ({"metric_weight": -1}, "metric_weight of AlignedLoss must be"),
+        ({"metric_weight": "much"}, "metric_weight of AlignedLoss must be"),
+        ({"label_smoothing": 1}, "label_smoothing of AlignedLoss must lie in [0, 1). Got 1."),
+        ({"class_weight": "balance"}, 'class_weight of AlignedLoss must be "auto", "balanced", nu'),
+        ({"class_weight": [0, 1]}, "class_weight of AlignedLoss must"),
+        ({"class_shares": [0.5, 0.0]}, "class_shares of AlignedLoss must hold a positive number"),
+        ({"class_shares": [0.5, math.nan]}, "class_shares of AlignedLoss must hold a positive"),
+        ({"class_shares": 0.5}, "class_shares of AlignedLoss must hold a positive number for each"),
+        ({"class_shares": [[1, 2, 3]]}, "class_shares of AlignedLoss must hold a positive number"),
+        ({"temperature": 0.5}, "temperature of AlignedLoss must lie in (0, 0.4]. Got 0.5."),
+        ({"momentum": 0}, "momentum of AlignedLoss must lie in (0, 1]"),
+        ({"momentum": None}, "momentum of AlignedLoss must lie in (0, 1]"),
+    ],
+)
+def test_what_is_refused(arguments, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        AlignedLoss(**{"metric": "f1"} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "kind", "allowed"),
+    [
+        ("class_shares", [4, 2], "multiclass", "have shape (3,), one number for each class. Got"),
+        ("class_shares", [4, 2, 1], "binary", "have shape (2,), one number for each class. Got"),
+        ("class_shares", [4, 2, 1], "multilabel", "have shape (3, 2), a pair (absent, present)"),
+        ("class_shares", [[4, 2]] * 3, "multiclass", "have shape (3,), one number for each class."),
+        ("class_shares", [4, 2, 1], "mixup", "be None for rows of class probabilities. Got shares"),
+        ("class_weight", [4, 2], "multiclass", "hold a number for each of the 3 classes. Got 2"),
+        ("class_weight", "balanced", "multilabel", "be numbers or None for a multilabel problem."),
+        ("metric", lambda c: c.tp.detach().sum(), "multiclass", "be finite, and differentiable"),
+        ("metric", lambda c: c.tp.sum() * math.nan, "multiclass", "be finite, and differentiable"),
+    ],
+)
+def test_what_a_batch_shows_to_be_wrong(argument, value, kind, allowed):
+    settings = {"metric": "f1_macro", argument: value}
+    logits, y, _ = batch("multiclass" if kind == "mixup" else kind)
+    if kind == "mixup":
+        settings, y = settings | {"task": "multiclass"}, logits.detach().softmax(1)
+    with pytest.raises(ValueError, match=re.escape(f"{argument} of AlignedLoss must {allowed}")):
+        AlignedLoss(**settings)(logits, y)
+
+
+def test_the_number_of_classes_is_kept():
+    loss = AlignedLoss("f1_macro")
+    loss(*batch("multiclass")[:2])
+    with pytest.raises(ValueError, match="logits of AlignedLoss must keep the 3 classes of the ba"):
+        loss(torch.randn(6, 4, requires_grad=True), torch.arange(6) % 3)
+
+
+# Images.
+
+
+@pytest.mark.parametrize("metric", ["jaccard_macro", "matthews_corrcoef", "cohen_kappa_quadratic"])
+def test_the_metric_of_each_image(metric):
+    """The offsets are those of all images together."""
+    loss, pooled = AlignedLoss(metric, per_image=True), AlignedLoss(metric)
+    for seed in range(2):
+        logits, y, _ = batch("images", seed)
+        y[0][y[0] == 2] = 1  # a class that this image alone lacks
+        loss(logits, y), pooled(logits, y)
+    assert_same_state(loss, pooled)
+    alone = MetricLoss(metric)
+    expected = torch.stack([alone(logits[i : i + 1], y[i : i + 1]) for i in range(2)]).mean()
+    assert_same(MetricLoss(metric, per_image=True)(logits, y), expected, logits)
+    entropy = AlignedLoss(metric, metric_weight=0)
+    entropy.load_state_dict(loss.state_dict())
+    value = loss.eval()(logits, y)
+    assert_same(value, entropy.eval()(logits, y) + 0.3 * expected, logits)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_an_image_of_weight_nine_is_nine_images(by_row):
+    logits, y, _ = batch("images")
+    weight, copies = torch.tensor([1.0, 9.0]), [0, *[1] * 9]
+    if by_row:
+        weight = weight.view(-1, 1, 1).expand(y.shape)
+    for loss in (MetricLoss("f1_macro", per_image=True), AlignedLoss("f1_macro", per_image=True)):
+        repeated = loss.eval()(logits[copies], y[copies])
+        assert_same(loss(logits, y, sample_weight=weight), repeated, logits)
+
+
+def test_rows_of_labels_are_images():
+    """Then micro-F1 is what scikit-learn calls the F1 of samples."""
+    logits, y, _ = batch("multilabel")
+    y = y.clamp(min=0)
+    sharp = MetricLoss("f1_micro", per_image=True, temperature=1e-9)
+    expected = f1_score(y, logits.detach() > 0, average="samples", zero_division=0)
+    assert 1 - sharp(logits, y).item() == pytest.approx(expected, abs=tolerances.LIMIT)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.Recall(average="macro", labels=[2], zero_division=float("nan")),
+        metrics.MatthewsCorrcoef(zero_division=float("nan")),
+    ],
+    ids=["recall", "mcc"],
+)
+def test_images_without_a_score_are_left_out(metric):
+    """They would count as perfect ones."""
+    logits, y, _ = batch("images")
+    y[0] = 1
+    expected = MetricLoss(metric)(logits[1:2], y[1:2])
+    assert expected > 0
+    assert_same(MetricLoss(metric, per_image=True)(logits, y), expected, logits)
+
+
+def test_a_function_that_looks_at_values_is_asked_image_by_image():
+    def accuracy(c):
+        return c.tp.sum() / c.total if c.total > 0 else c.total
+
+    logits, y, _ = batch("images")
+    expected = MetricLoss("accuracy", per_image=True)(logits, y)
+    assert_same(MetricLoss(accuracy, per_image=True)(logits, y), expected, logits)
+
+
+def test_labels_of_images_have_thresholds_of_their_own():
+    logits, y, _ = batch("multilabel", rows=6)
+    logits, y = logits.view(3, 3, 2), y.view(3, 3, 2)
+    settings = {"threshold": [0.3, 0.5, 0.7], "task": "multilabel"}
+    alone = MetricLoss("f1_macro", **settings)
+    expected = torch.stack([alone(logits[i : i + 1], y[i : i + 1]) for i in range(3)]).mean()
+    assert_same(MetricLoss("f1_macro", per_image=True, **settings)(logits, y), expected, logits)
+
+
+def test_two_classes_in_images_have_one_threshold():
+    loss = MetricLoss("f1", threshold=[0.3, 0.7], per_image=True)
+    with pytest.raises(ValueError, match="be one number with per_image in a binary task"):
+        loss(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3))
+
+
+# Training.
+
+
+def test_who_validates_leaves_out_the_same_rows():
+    """`fit` asks the loss which label to ignore."""
+    torch.manual_seed(0)
+    x, y = torch.randn(60, 4), torch.arange(60) % 2
+    y[::5] = 255
+    loss = AlignedLoss("f1", ignore_index=255)
+    settings = Settings(epochs=1, batch_size=32)
+    (record,) = fit(nn.Linear(4, 2), loss, x, y, validation=(x, y), metric="f1", settings=settings)
+    assert 0 <= record["validation_metric"] <= 1
 
 
 def patches(rows, seed):
@@ -484,7 +575,7 @@ def convolutional():
 
 def test_in_the_place_of_cross_entropy_in_a_network_of_images():
     (x, y), (held_out, known), (fresh, truth) = patches(2000, 0), patches(1000, 1), patches(5000, 2)
-    loss = AlignedLoss("f1", y.bincount())
+    loss = AlignedLoss("f1")
     aligned, plain = (
         trained(convolutional(), criterion, x, y, epochs=8, lr=0.01)
         for criterion in (loss, nn.CrossEntropyLoss())
@@ -495,3 +586,15 @@ def test_in_the_place_of_cross_entropy_in_a_network_of_images():
     # Of 5,000 images some 625 are positive: an F1 has a standard error of about 0.017.
     for labels in (logits.argmax(1), rule(logits)):
         assert f1_score(truth, labels) > baseline + 0.02
+
+
+def test_a_rule_for_labels_takes_the_offsets():
+    logits, y, _ = batch("multilabel", rows=300)
+    y, loss, logits = y.clamp(min=0), AlignedLoss("f1_macro"), logits.detach()
+    loss(logits.clone().requires_grad_(), y)
+    how = {"metric": "f1_macro", "decision": "expected"}
+    rule = fit_decision(logits, y.bool(), offsets=loss.offsets, **how)
+    p = (logits + loss.offsets).sigmoid()
+    probable = fit_decision(probabilities=p, task="multilabel", **how)
+    given = probable(probabilities=p)
+    assert torch.equal(torch.as_tensor(rule(logits)), torch.as_tensor(given))

@@ -1,9 +1,9 @@
 """The loss and its gradient as Triton kernels; the mathematics is that of `kernels.cpu`.
 
 A row that fits on chip is read once in the forward pass. A longer row is read twice for its
-statistics (three times for the sigmoid), perhaps from the cache, and again, column by column, for
-the sums. The backward pass reads and writes once, and reads a long row twice. Each program writes
-its own sums, and these are added up in one order, so that a result is the same from run to run.
+statistics, perhaps from the cache, and again, column by column, for the sums. The backward pass
+reads and writes once, and reads a long row twice. Each program writes its own sums, and these are
+added up in one order, so that a result is the same from run to run.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def sums(this: CallPlan, rows: GivenRows, settings: Settings) -> tuple[Tensor, T
     cross = _cross_entropy(settings)
     batch = logits, target, weight, settings.temperature, logits if cross is None else cross
     if this.task != "multiclass":
-        this.sums[0](*batch, _threshold(settings, logits), partial)
+        this.sums[0](*batch, partial)
     elif len(this.sums) == 1:
         this.sums[0](*batch, partial, stats)
     elif this.sums:  # rows that are longer than a tile
@@ -89,18 +89,13 @@ def end(
 
 
 def backward(
-    this: CallPlan,
-    rows: GivenRows,
-    settings: Settings,
-    stats: Tensor,
-    slopes: Tensor,
-    outer: Tensor,
+    this: CallPlan, rows: GivenRows, stats: Tensor, slopes: Tensor, outer: Tensor
 ) -> Tensor:
     """The gradient of the logits, given the slopes of the loss by its sums, times `outer`."""
     logits, target, weight = _tensors(this, rows)
     grad = torch.empty_like(logits)
-    third = stats if this.task == "multiclass" else _threshold(settings, logits)
-    this.gradient(logits, target, weight, third, slopes, outer, grad)
+    of_rows = (stats,) if this.task == "multiclass" else ()
+    this.gradient(logits, target, weight, *of_rows, slopes, outer, grad)
     return grad
 
 
@@ -128,7 +123,7 @@ def gradient_of_sums(
     slopes = slopes.to(stats[0].dtype)
     with current(rows.logits.device):
         plan = plan_of(rows, settings)
-        return backward(plan, rows, settings, stats[0], slopes, torch.ones_like(slopes[:1]))
+        return backward(plan, rows, stats[0], slopes, torch.ones_like(slopes[:1]))
 
 
 def _cross_entropy(settings: Settings) -> Tensor | None:
@@ -144,15 +139,3 @@ def _tensors(this: CallPlan, rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     logits = rows.logits.contiguous() if this.copied else rows.logits
     weight = logits if rows.weight is None else rows.weight
     return logits, rows.target.contiguous(), weight.contiguous() if this.weighs_rows else weight
-
-
-_halves: dict[torch.device, Tensor] = {}
-
-
-def _threshold(settings: Settings, logits: Tensor) -> Tensor:
-    """The threshold, by default ½, which is made once on every device."""
-    if settings.threshold is not None:
-        return settings.threshold
-    if logits.device not in _halves:
-        _halves[logits.device] = torch.full((), 0.5, dtype=torch.float64, device=logits.device)
-    return _halves[logits.device]

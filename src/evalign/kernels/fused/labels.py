@@ -1,4 +1,4 @@
-"""The kernels of one logit per label, each a problem of two classes with a threshold.
+"""The kernels of one logit per label, each a problem of two classes with a threshold of ½.
 
 A tile has the labels down and the rows across, as in `sums`. A binary problem has one label. Per
 label there are nine sums: tp, fp, actual, negatives, fn and tn of memberships, tp and predicted of
@@ -11,23 +11,22 @@ hard labels, and the cross-entropy.
 import triton
 import triton.language as tl
 
-from evalign.kernels.fused.step import at_threshold
+from evalign.kernels.fused.step import at_half
 
 
 @triton.jit
 def label_sums(
-    logits, target, weight, temperature, offsets, threshold, partial,
+    logits, target, weight, temperature, offsets, partial,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
-    y_image, y_class, y_row, each_threshold, LABELS: tl.constexpr, WEIGHTED: tl.constexpr,
+    y_image, y_class, y_row, LABELS: tl.constexpr, WEIGHTED: tl.constexpr,
     CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, EPS: tl.constexpr, BINARY: tl.constexpr,
+    EPS: tl.constexpr, BINARY: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The sums of some labels over this program's rows."""
     compute: tl.constexpr = partial.dtype.element_ty
     t = tl.load(temperature).to(compute)
     label = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[:, None]
-    tau = tl.load(threshold + label * each_threshold, mask=label < LABELS, other=0.5).to(compute)
     tiles = tl.cdiv(size, ROWS)
     tp = tl.zeros([COLUMNS, ROWS], compute)
     fp = tl.zeros([COLUMNS, ROWS], compute)
@@ -39,7 +38,7 @@ def label_sums(
     hard_right = tl.zeros([COLUMNS, ROWS], compute)
     crosses = tl.zeros([COLUMNS, ROWS], compute)
     counts = tl.zeros([COLUMNS, ROWS], compute)
-    by = tau
+    by = t
     if CROSS_ENTROPY:
         by = shift(offsets, label, LABELS, BINARY, compute)
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
@@ -49,7 +48,7 @@ def label_sums(
             logits, target, weight, image, s, label, size, z_image, z_class, z_row,
             y_image, y_class, y_row, w_image, w_row, ignore, LABELS, WEIGHTED, compute,
         )  # fmt: skip
-        h, _slope = at_threshold(z, tau, t, SIGMOID, EPS)
+        h, _slope = at_half(z, t, EPS)
         positive, negative = w * y, w * (1 - y)
         tp += positive * h
         fn += positive * (1 - h)
@@ -88,11 +87,11 @@ def label_sums(
 
 @triton.jit
 def label_gradient(
-    logits, target, weight, threshold, slopes, outer, grad,
+    logits, target, weight, slopes, outer, grad,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
-    y_image, y_class, y_row, each_threshold, LABELS: tl.constexpr, WEIGHTED: tl.constexpr,
+    y_image, y_class, y_row, LABELS: tl.constexpr, WEIGHTED: tl.constexpr,
     CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, EPS: tl.constexpr, BINARY: tl.constexpr,
+    EPS: tl.constexpr, BINARY: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """`outer` times the gradient, given the slopes (2, C) of the loss by tp and predicted."""
@@ -102,7 +101,6 @@ def label_gradient(
     scale = tl.load(outer).to(compute)
     label = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[:, None]
     real = label < LABELS
-    tau = tl.load(threshold + label * each_threshold, mask=real, other=0.5).to(compute)
     # ∂L/∂H of a row is w·(y·of_tp + of_predicted). In a binary problem what enters the positive
     # class leaves the negative one.
     if BINARY:
@@ -123,7 +121,7 @@ def label_gradient(
             logits, target, weight, image, s, label, size, z_image, z_class, z_row,
             y_image, y_class, y_row, w_image, w_row, ignore, LABELS, WEIGHTED, compute,
         )  # fmt: skip
-        _h, slope = at_threshold(z, tau, t, SIGMOID, EPS)
+        _h, slope = at_half(z, t, EPS)
         out = slope * (y * of_tp + of_predicted)
         if CROSS_ENTROPY:
             p = 1 / (1 + tl.exp(-(z + by)))

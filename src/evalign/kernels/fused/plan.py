@@ -124,11 +124,10 @@ class CallPlan:
         # The classes of a row lie side by side from a multiple of this on; 0 if they do not.
         adjacent = gcd(of_logits.image, of_logits.position, 16) if of_logits.column == 1 else 0
         eps = torch.finfo(self.compute).eps
-        kind = weight is not None, self.cross, settings.sigmoid, eps
+        kind = weight is not None, self.cross, eps
         processors = _processors(logits.device)
         if rows.task != "multiclass":
-            each = settings.threshold is not None and settings.threshold.ndim == 1
-            self._plan_labels(places, (*of_target, int(each), columns), kind, processors)
+            self._plan_labels(places, (*of_target, columns), kind, processors)
         elif columns <= LONGEST:
             self._plan_whole(places, columns, kind, processors, adjacent)
         else:
@@ -226,8 +225,7 @@ def plan_of(rows: GivenRows, settings: Settings) -> CallPlan:
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
         *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
-        *(settings.sigmoid, _kind_of_cross_entropy(settings)),
-        None if settings.threshold is None else settings.threshold.ndim,
+        _kind_of_cross_entropy(settings),
     )
     plan = _plans.get(key)
     if plan is None:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from evalign.kernels.fused.step import membership, of_largest, row, slope
-from evalign.kernels.fused.sums import add2, add3, load_stats, odds_of, target_and_weight
+from evalign.kernels.fused.sums import add3, load_stats, odds_of, target_and_weight
 
 
 @triton.jit
@@ -15,7 +15,7 @@ def gradient(
     logits, target, weight, stats, slopes, outer, grad,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, EPS: tl.constexpr,
+    EPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, ADJACENT: tl.constexpr,
 ):  # fmt: skip
     """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
@@ -50,59 +50,47 @@ def gradient(
         w *= outer_slope
         per_total = 1 / total
         share = w * per_total
-        second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+        second, scale, p, miss, tau = row(largest, runner_up, rest)
 
         # The true class, which has a slope of its own.
         counts = live & (w != 0)
         own = tl.load(logits + offset + y * z_class, mask=counts & known, other=0).to(compute)
         first = one == y
         extra = tl.load(slopes + y, mask=known, other=0)
-        own_x, own_h = membership(tl.exp(own - largest), scale, tau, t, SIGMOID, EPS)
-        own_up = tl.where(first, 0, slope(own_x, own_h, t, SIGMOID, EPS) * extra)
-        own_down = tl.where(first, 0, slope(1.0, own_h, t, SIGMOID, EPS) * extra)
+        own_q, own_h = membership(tl.exp(own - largest), scale, t, EPS)
+        own_up = tl.where(first, 0, slope(own_q, t, EPS) * extra)
         own_h = tl.where(first, 0, own_h * extra)
 
         if WHOLE:
-            x, h, up, e = _tile(
-                logits + offset, column, z_class, live, CLASSES,
-                largest, one, scale, tau, t, SIGMOID, EPS,
-            )  # fmt: skip
-            hg, ups, upg, downs, downg = _terms(x, h, up, g, t, SIGMOID, EPS)
+            q, h, up, e = _tile(
+                logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
+            )
+            hg, ups, upg = h * g, up, up * g
         else:  # lane by lane: the threads of a row meet once, at the end
             hg = tl.zeros([COLUMNS, ROWS], compute)
             ups = tl.zeros([COLUMNS, ROWS], compute)
             upg = tl.zeros([COLUMNS, ROWS], compute)
-            downs = tl.zeros([COLUMNS, ROWS], compute)
-            downg = tl.zeros([COLUMNS, ROWS], compute)
             for begin in range(0, CLASSES, COLUMNS):
                 column = begin + tl.arange(0, COLUMNS)[:, None]
                 g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
-                x, h, up, e = _tile(
-                    logits + offset, column, z_class, live, CLASSES,
-                    largest, one, scale, tau, t, SIGMOID, EPS,
-                )  # fmt: skip
-                a, b, c, d, f = _terms(x, h, up, g, t, SIGMOID, EPS)
-                hg, ups, upg, downs, downg = hg + a, ups + b, upg + c, downs + d, downg + f
+                q, h, up, e = _tile(
+                    logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
+                )
+                hg, ups, upg = hg + h * g, ups + up, upg + up * g
         hg, ups, upg = tl.reduce((hg, ups, upg), 0, add3, keep_dims=True)
         upg += own_up
-        if SIGMOID:
-            downs, downg = tl.reduce((downs, downg), 0, add2, keep_dims=True)
-            downg += own_down
-        else:
-            per_tau = 1 / tau
-            downs = ups * per_tau
-            downg = upg * per_tau
+        per_tau = 1 / tau
+        downs = ups * per_tau
+        downg = upg * per_tau
 
-        h_one, up_one, down_one = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+        h_one, up_one, down_one = of_largest(second, p, miss, tau, t, EPS)
         g_one = tl.load(of_predicted + one, mask=one < CLASSES, other=0) + tl.where(first, extra, 0)
         mean = (hg + own_h + h_one * g_one) * per_total
         of_one = share * (g_one - mean)
         others = share * (upg - mean * ups)
         of_tau = -share * (downg - mean * downs) - of_one * down_one
         of_one = of_one * up_one
-        common = others + of_one + tau * of_tau
-        if not SIGMOID:
-            common = common * tau  # x is p / τ
+        common = (others + of_one + tau * of_tau) * tau  # q is p / τ
         second_p = p * second
         at_two = second_p * of_tau / 2
         at_one = miss * of_one - p * (others + (second_p - miss) * of_tau / 2)
@@ -117,18 +105,17 @@ def gradient(
             at_own -= cross
 
         if WHOLE:
-            out = _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
+            out = _slope(q, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
             out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
             _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
         else:
             for begin in range(0, CLASSES, COLUMNS):
                 column = begin + tl.arange(0, COLUMNS)[:, None]
                 g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
-                x, h, up, e = _tile(
-                    logits + offset, column, z_class, live, CLASSES,
-                    largest, one, scale, tau, t, SIGMOID, EPS,
-                )  # fmt: skip
-                out = _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
+                q, h, up, e = _tile(
+                    logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
+                )
+                out = _slope(q, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
                 out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
                 _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
 
@@ -145,31 +132,21 @@ def _of_columns(of_predicted, shift, column, CLASSES: tl.constexpr, CROSS_ENTROP
 
 @triton.jit
 def _tile(
-    z_row, column, z_class, live, CLASSES: tl.constexpr,
-    largest, one, scale, tau, t, SIGMOID: tl.constexpr, EPS: tl.constexpr,
-):  # fmt: skip
-    """x, H, its slope in log p, and e, without the largest class."""
+    z_row, column, z_class, live, CLASSES: tl.constexpr, largest, one, scale, t, EPS: tl.constexpr
+):
+    """q, H, its slope in log p, and e, without the largest class."""
     real = column < CLASSES
-    z = tl.load(z_row + column * z_class, mask=live & real, other=-float("inf")).to(tau.dtype)
+    z = tl.load(z_row + column * z_class, mask=live & real, other=-float("inf")).to(scale.dtype)
     z = tl.where(column == one, -float("inf"), z)
     e = tl.exp(z - largest)
-    x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-    if SIGMOID:
-        h = tl.where(real & (column != one), h, 0)
-    return x, h, slope(x, h, t, SIGMOID, EPS), e
+    q, h = membership(e, scale, t, EPS)
+    return q, h, slope(q, t, EPS), e
 
 
 @triton.jit
-def _terms(x, h, up, g, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
-    """The terms of Σ H g, and of Σ slope and Σ slope·g in log p and in −τ (where they differ)."""
-    down = slope(1.0, h, t, SIGMOID, EPS) if SIGMOID else up
-    return h * g, up, up * g, down, down * g
-
-
-@triton.jit
-def _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY: tl.constexpr):
+def _slope(q, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY: tl.constexpr):
     """The gradient but for the two largest and the true class."""
-    out = up * ((g - mean) * share) - x * common
+    out = up * ((g - mean) * share) - q * common
     if CROSS_ENTROPY:
         out += per_mass * odd * e
     return out

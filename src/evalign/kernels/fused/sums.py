@@ -18,7 +18,7 @@ def whole_rows(
     logits, target, weight, temperature, shift, partial, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     ADJACENT: tl.constexpr,
 ):  # fmt: skip
     """Sums and statistics of this program's rows, which fit into a tile.
@@ -70,28 +70,18 @@ def whole_rows(
         largest, one, runner_up, two, z = _two_largest(z, column)
         e = tl.exp(z - largest)
         mass = largest
-        if SIGMOID:
-            if CROSS_ENTROPY:
-                rest, mass = tl.reduce((e, e * odd), 1, add2, keep_dims=True)
-            else:
-                rest = tl.sum(e, 1, keep_dims=True)
-            rest += largest - largest  # an infinite logit stays visible, as NaN
-            second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
-            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-            h = tl.where(real & (column != one), h, 0)
-            total = tl.sum(h, 1, keep_dims=True)
-        else:  # H needs only the two largest, so the threads of a row meet once for all sums
-            scale = 2 / (1 + tl.exp(runner_up - largest))  # as in `row`
-            _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # the linear step needs no τ
-            if CROSS_ENTROPY:
-                rest, total, mass = tl.reduce((e, h, e * odd), 1, add3, keep_dims=True)
-            else:
-                rest, total = tl.reduce((e, h), 1, add2, keep_dims=True)
-            rest += largest - largest
-            second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
-        h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+        # H needs only the two largest, so the threads of a row meet once for all sums.
+        scale = 2 / (1 + tl.exp(runner_up - largest))  # as in `row`
+        _q, h = membership(e, scale, t, EPS)
+        if CROSS_ENTROPY:
+            rest, total, mass = tl.reduce((e, h, e * odd), 1, add3, keep_dims=True)
+        else:
+            rest, total = tl.reduce((e, h), 1, add2, keep_dims=True)
+        rest += largest - largest  # an infinite logit stays visible, as NaN
+        second, scale, p, miss, tau = row(largest, runner_up, rest)
+        h_one, _up, _down = of_largest(second, p, miss, tau, t, EPS)
         total += h_one + (rest - rest)  # the step drops a NaN; it stays visible
-        _x, mine = membership(tl.exp(own_logit - largest), scale, tau, t, SIGMOID, EPS)
+        _x, mine = membership(tl.exp(own_logit - largest), scale, t, EPS)
         mine = tl.where(one == y, h_one, mine)
         _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
         if CROSS_ENTROPY:
@@ -134,7 +124,7 @@ def long_row(
     logits, target, weight, temperature, shift, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, EPS: tl.constexpr, COLUMNS: tl.constexpr,
+    EPS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The statistics of one row, tile by tile, and its share of the cross-entropy."""
     compute: tl.constexpr = stats.dtype.element_ty
@@ -168,33 +158,25 @@ def long_row(
             one = tl.where(wins, i, one)
             largest = tl.maximum(largest, first)
 
-    # H needs only the two largest for the linear step; the sigmoid needs the rest, too. Sums are
-    # kept lane by lane, so that the threads of a row meet once, at the end.
+    # Sums are kept lane by lane, so that the threads of a row meet once, at the end.
     rests = tl.zeros([1, COLUMNS], compute)
     totals = tl.zeros([1, COLUMNS], compute)
     masses = tl.zeros([1, COLUMNS], compute)
-    second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+    scale = 2 / (1 + tl.exp(runner_up - largest))
     for start in range(0, CLASSES, COLUMNS):
         column = start + tl.arange(0, COLUMNS)[None, :]
-        e = _others(z_rows, column, z_class, CLASSES, w, largest, one)
+        z = _logits(z_rows, column, z_class, CLASSES, w)
+        e = tl.exp(tl.where(column == one, -float("inf"), z) - largest)
         rests += e
         if CROSS_ENTROPY:
             masses += e * odds_of(shift, column, CLASSES, compute)
-        if not SIGMOID:
-            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-            totals += h
+        _q, h = membership(e, scale, t, EPS)
+        totals += h
     rest = tl.sum(rests, 1, keep_dims=True)
-    if SIGMOID:
-        second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
-        for start in range(0, CLASSES, COLUMNS):
-            column = start + tl.arange(0, COLUMNS)[None, :]
-            e = _others(z_rows, column, z_class, CLASSES, w, largest, one)
-            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-            totals += tl.where((column == one) | (column >= CLASSES), 0, h)
     total = tl.sum(totals, 1, keep_dims=True)
     rest += largest - largest
-    second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
-    h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+    second, scale, p, miss, tau = row(largest, runner_up, rest)
+    h_one, _up, _down = of_largest(second, p, miss, tau, t, EPS)
     total += h_one + (rest - rest)  # as in `whole_rows`
     _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
     if CROSS_ENTROPY:
@@ -212,7 +194,7 @@ def long_columns(
     logits, target, weight, temperature, shift, partial, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, EPS: tl.constexpr, COLUMNS: tl.constexpr,
+    EPS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The sums of some columns over this program's rows, whose statistics are known."""
     compute: tl.constexpr = stats.dtype.element_ty
@@ -230,9 +212,9 @@ def long_columns(
         at = logits + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row + column * z_class
         z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
         largest, runner_up, rest, total, one = load_stats(stats, r, True, n)
-        second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
-        _x, h = membership(tl.exp(z - largest), scale, tau, t, SIGMOID, EPS)
-        h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+        second, scale, p, miss, tau = row(largest, runner_up, rest)
+        _x, h = membership(tl.exp(z - largest), scale, t, EPS)
+        h_one, _up, _down = of_largest(second, p, miss, tau, t, EPS)
         y, w, known = target_and_weight(
             target, weight, r, image, s, True, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
         )
@@ -302,13 +284,6 @@ def _logits(z_rows, column, z_class, CLASSES: tl.constexpr, w):
     real = column < CLASSES
     z = tl.load(z_rows + column * z_class, mask=real, other=-float("inf")).to(w.dtype)
     return tl.where(real & (w == 0), -column.to(w.dtype), z)
-
-
-@triton.jit
-def _others(z_rows, column, z_class, CLASSES: tl.constexpr, w, largest, one):
-    """e of a tile, 0 for the largest class."""
-    z = _logits(z_rows, column, z_class, CLASSES, w)
-    return tl.exp(tl.where(column == one, -float("inf"), z) - largest)
 
 
 @triton.jit

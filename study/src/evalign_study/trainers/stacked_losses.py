@@ -90,10 +90,16 @@ class StackedLosses:
             self.groups.append(_Group(losses[0], part, state))
 
     def values(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Compute all members' losses. As in `fit`, a loss over pairs is a mean over batches."""
+        """Compute all members' losses.
+
+        As in `fit`, a loss over pairs is a mean over batches, and offsets that change are their
+        averages in evaluation.
+        """
         values = []
         logits, y = logits.index_select(0, self.by_loss), y.index_select(0, self.by_loss)
         for loss, part, state in self.groups:
+            if AVERAGED in state and not loss.training:
+                state = state | {"offsets": state[AVERAGED]}
 
             def one(state: State, z: Tensor, target: Tensor, loss: nn.Module = loss) -> Tensor:
                 return functional_call(loss, state, (z, target))
