@@ -11,7 +11,7 @@ from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
-from evalign.core.weights import weights_of_rows
+from evalign.core.values import weights_of_rows
 
 OWNER = "score"
 INTEGER = "integer"  # or bool

@@ -329,7 +329,7 @@ FULL = {
     "probabilities in the place of true labels": (
         lambda: Confusion.from_predictions(torch.ones(4, 3).bool(), torch.full((4, 3), 0.7)),
         ValueError,
-        "target of Confusion.from_predictions must hold 0 and 1 only. Got a number between them. "
+        "target of Confusion.from_predictions must hold 0 and 1 only. Got other values. "
         "Pass labels, e.g. target > 0.5; predictions come first.",
     ),
     "five classes as a binary task": (

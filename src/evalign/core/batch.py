@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from evalign.core.checks import complaint
 from evalign.core.numerics import safe_ratio, upcast
-from evalign.core.rows import GivenRows, Task, as_rows, signed
+from evalign.core.rows import GivenRows, Task, as_rows
+from evalign.core.values import signed
 
 
 @dataclass(frozen=True)

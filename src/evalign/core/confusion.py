@@ -1,5 +1,6 @@
 """The confusion matrix, soft or hard, stored as the sums that metrics need."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -10,10 +11,11 @@ from torch import Tensor
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
 from evalign.core.checks import checked, complaint, refuse_masked, require, thresholds_tensor
-from evalign.core.indices import class_indices
 from evalign.core.numerics import full_precision, sum_dtype
-from evalign.core.rows import Task, check_task, check_types, per_row, signed
-from evalign.core.weights import check_weights, weight_tensor
+from evalign.core.rows import Task, check_task, check_types, per_row
+from evalign.core.values import check_indices, check_weights, signed, weight_tensor
+
+MOST_COUNTS = 2**26  # half a gigabyte of counts: more must be asked for by num_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,16 +103,9 @@ class Confusion:
             got = " and ".join(f"{number} {kind}" for number, kind in sides)
             cure = "Pass num_classes and task where they are made."
             raise ValueError(complaint("Confusion", "both sides of +", "agree", got, cure))
-        both = self.full is not None and other.full is not None
-        return replace(
-            self,
-            tp=self.tp + other.tp,
-            predicted=self.predicted + other.predicted,
-            actual=self.actual + other.actual,
-            total=self.total + other.total,
-            full=self.matrix + other.matrix if both else None,
-            rows=None if self.rows is None or other.rows is None else self.rows + other.rows,
-        )
+        mine, theirs = self._tensors(), other._tensors()
+        sums = {name: mine[name] + theirs[name] for name in mine if name in theirs}
+        return replace(self, **({"full": None, "rows": None} | sums))
 
     def __radd__(self, other: int) -> "Confusion":
         """Make `sum` work, which starts with 0."""
@@ -168,23 +163,11 @@ class Confusion:
         membership.check_step(owner, heaviside, temperature)
         if threshold is not None:
             threshold = thresholds_tensor(owner, "threshold", threshold)
+        step = {"temperature": temperature, "heaviside": heaviside, "threshold": threshold}
+        reading = {"task": task, "ignore_index": ignore_index, "class_dim": class_dim}
         with full_precision(logits):
-            batch = as_batch(
-                owner,
-                logits,
-                target,
-                task=task,
-                sample_weight=sample_weight,
-                ignore_index=ignore_index,
-                class_dim=class_dim,
-            )
-            soft = membership.of_batch(
-                owner,
-                batch,
-                temperature=temperature,
-                heaviside=heaviside,
-                threshold=threshold,
-            )
+            batch = as_batch(owner, logits, target, sample_weight=sample_weight, **reading)
+            soft = membership.of_batch(owner, batch, **step)
             return cls.from_membership(batch, soft, matrix=matrix)
 
     @classmethod
@@ -254,57 +237,73 @@ class Confusion:
         multilabel, and so are integers 0/1 with `task="multilabel"`.
         """
         owner = "Confusion.from_predictions"
-        for name, values in {"predictions": predictions, "target": target}.items():
-            refuse_masked(owner, name, values)
+        refuse_masked(owner, "predictions", predictions)
+        refuse_masked(owner, "target", target)
+        check_task(owner, task)
         predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
-        if sample_weight is not None:
-            sample_weight = weight_tensor(owner, sample_weight)
-            check_weights(owner, sample_weight)
         same, got = predictions.shape == target.shape, tuple(predictions.shape)
         allowed = f"have the shape of target, {tuple(target.shape)}"
         require(same, owner, "predictions", allowed, got, "Pass labels, e.g. logits.argmax(1).")
+        if sample_weight is not None:
+            sample_weight = weight_tensor(owner, sample_weight)
         dtype = sum_dtype(target)
-        check_task(owner, task)
         indicators = target.is_floating_point() or target.dtype == torch.bool
         if task == "multilabel" or (task is None and target.ndim > 1 and indicators):
-            hard = bool(((predictions == 0) | (predictions == 1)).all())
-            cure = "Pass labels, e.g. logits > 0."
-            require(hard, owner, "predictions", "hold 0 and 1 only", "other values", cure)
-            with checked():  # predictions were read already
-                batch = as_batch(
-                    owner,
-                    predictions.to(dtype),
-                    target.to(dtype),
-                    task="multilabel",
-                    sample_weight=sample_weight,
-                    ignore_index=ignore_index,
-                    look=False,
-                )
-            hard = not bool(batch.target.frac().any())
-            cure = "Pass labels, e.g. target > 0.5; predictions come first."
-            require(hard, owner, "target", "hold 0 and 1 only", "a number between them", cure)
+            rows = {"sample_weight": sample_weight, "ignore_index": ignore_index, "look": False}
+            with checked():
+                scores = predictions.to(dtype), target.to(dtype)
+                batch = as_batch(owner, *scores, task="multilabel", **rows)
+            for name, labels in {"predictions": batch.logits, "target": batch.target}.items():
+                hard = bool(((labels == 0) | (labels == 1)).all())
+                cure = f"Pass labels, e.g. {name} > 0.5; predictions come first."
+                require(hard, owner, name, "hold 0 and 1 only", "other values", cure)
             return cls.from_membership(batch, batch.logits)
 
         weight = (target != ignore_index).to(dtype)
         if sample_weight is not None:
+            check_weights(owner, sample_weight)
             weight = weight * per_row(owner, "sample_weight", sample_weight, target.shape)
         weight = weight.flatten()
-        predictions, target, num_classes = class_indices(
-            owner, predictions, target, num_classes, task, ignore_index, matrix=matrix
-        )
-        zeros, full = weight.new_zeros(num_classes), None
-        actual = zeros.index_add(0, target, weight)
+        if task == "binary":
+            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
+            num_classes = 2
+        true, predicted, size = _as_indices(target, predictions, num_classes, ignore_index, matrix)
+        zeros, full = weight.new_zeros(size), None
+        actual = zeros.index_add(0, true, weight)
         if matrix:
-            cells = weight.new_zeros(num_classes**2)
-            cells = cells.index_add(0, target * num_classes + predictions, weight)
-            full = cells.view(num_classes, -1)
+            cells = weight.new_zeros(size**2).index_add(0, true * size + predicted, weight)
+            full = cells.view(size, size)
         return cls(
-            tp=zeros.index_add(0, target, weight * (predictions == target)),
-            predicted=zeros.index_add(0, predictions, weight),
+            tp=zeros.index_add(0, true, weight * (predicted == true)),
+            predicted=zeros.index_add(0, predicted, weight),
             actual=actual,
             total=actual.sum(),
             full=full,
         )
+
+
+def _as_indices(
+    target: Tensor, predictions: Tensor, num_classes: int | None, ignore_index: int, matrix: bool
+) -> tuple[Tensor, Tensor, int]:
+    """Flat class indices, 0 where ignored, and the number of classes: by default, those seen."""
+    owner, ignored = "Confusion.from_predictions", target == ignore_index
+    cures = {
+        "target": "Use target.long().",
+        "predictions": "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long().",
+    }
+    flat = {}
+    for (name, cure), labels in zip(cures.items(), (target, predictions), strict=True):
+        if labels.is_floating_point():
+            raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
+        flat[name] = labels.long().masked_fill(ignored, 0).flatten()
+    source = "num_classes"
+    if num_classes is None:
+        source = "as num_classes is not given"
+        largest = max([1, *(int(labels.amax()) for labels in flat.values() if labels.numel())])
+        num_classes = min(largest + 1, math.isqrt(MOST_COUNTS) if matrix else MOST_COUNTS)
+    for name, labels in flat.items():
+        check_indices(owner, name, labels, num_classes, source)
+    return flat["target"], flat["predictions"], num_classes
 
 
 def count_rows(weight: Tensor) -> Tensor:

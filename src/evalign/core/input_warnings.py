@@ -30,18 +30,12 @@ def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) 
     """Warn if the shapes alone leave open which dimension holds the classes."""
     if len(shape) < 3 or shape[1] == 1:  # one logit for each
         return
-    if target == shape and (len(shape) == 3 or shape[-1] == 1):
+    square = shape[1:-1] == shape[2:]
+    if len(shape) == 3 or shape[-1] == 1 if target == shape else square:
         warn(
-            f"The logits of {owner}, {shape}, have the shape of the target and are read as "
-            f"{shape[1]} labels in dimension 1. If they are one logit for each pixel or token, "
-            "pass logits.unsqueeze(1); if the labels or classes come last, class_dim=-1; if they "
-            'are in dimension 1, say so: task="multilabel".'
-        )
-    elif target != shape and shape[1:-1] == shape[2:]:
-        warn(
-            f"The logits of {owner}, {shape}, may have their {shape[1]} classes in dimension 1 or "
-            "last, and are read as if in dimension 1. Say which: class_dim=1, or class_dim=-1 as "
-            "for tokens (B, T, C)."
+            f"The logits of {owner}, {shape}, are read with {shape[1]} classes or labels in "
+            "dimension 1. Say where they are: class_dim=1, or class_dim=-1 if they come last, as "
+            "in tokens (B, T, C). If there is one logit per pixel, pass logits.unsqueeze(1)."
         )
 
 

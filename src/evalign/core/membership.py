@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.batch import Batch
-from evalign.core.checks import check_temperature, complaint, require
+from evalign.core.checks import check_temperature, require
 from evalign.core.heaviside import sigmoid, tempered
 from evalign.core.numerics import beside, upcast
 
@@ -28,22 +28,10 @@ def binary(
     temperature: float | Tensor = 0.2,
     heaviside: Heaviside = "linear",
 ) -> Tensor:
-    """Membership in the positive class, H(σ(z), τ) (BtG eq. 6), for logits of shape (R,).
+    """Membership in the positive class, H(σ(z), τ) (BtG eq. 6), or in each label of (R, L).
 
-    A vector of K thresholds gives one membership per threshold, shape (K, R).
+    There is one threshold, or one per label.
     """
-    p = upcast(logits).sigmoid()
-    return step(heaviside, temperature)(p, beside(threshold, p).unsqueeze(-1))
-
-
-def multilabel(
-    logits: Tensor,
-    *,
-    threshold: float | Tensor = 0.5,
-    temperature: float | Tensor = 0.2,
-    heaviside: Heaviside = "linear",
-) -> Tensor:
-    """Membership in each label, for logits (R, L) with one threshold, or one per label."""
     p = upcast(logits).sigmoid()
     return step(heaviside, temperature)(p, beside(threshold, p))
 
@@ -79,22 +67,16 @@ def of_batch(
 ) -> Tensor:
     """The membership for the batch's task, in the shape of its logits."""
     if batch.task == "multiclass":
-        if threshold is not None:
-            cure = 'For one class against the other pass task="binary".'
-            allowed = "be None for a multiclass task, whose threshold is dynamic"
-            raise ValueError(complaint(owner, "threshold", allowed, threshold, cure))
-        return multiclass(
-            batch.logits,
-            temperature=temperature,
-            heaviside=heaviside,
-        )
+        allowed = "be None for a multiclass task, whose threshold is dynamic"
+        cure = 'For one class against the other pass task="binary".'
+        require(threshold is None, owner, "threshold", allowed, threshold, cure)
+        return multiclass(batch.logits, temperature=temperature, heaviside=heaviside)
     threshold = 0.5 if threshold is None else threshold
     shape = threshold.shape if isinstance(threshold, Tensor) else ()
     sizes = [()] if batch.task == "binary" else [(), batch.logits.shape[1:]]
     allowed = "be one number" + (", or one per label" if batch.task == "multilabel" else "")
     require(shape in sizes, owner, "threshold", allowed, f"shape {tuple(shape)}")
-    of_task = binary if batch.task == "binary" else multilabel
-    return of_task(batch.logits, threshold=threshold, temperature=temperature, heaviside=heaviside)
+    return binary(batch.logits, threshold=threshold, temperature=temperature, heaviside=heaviside)
 
 
 def hard(batch: Batch) -> Tensor:

@@ -28,7 +28,14 @@ from evalign.core.checks import (
 )
 from evalign.core.input_warnings import warn_of_layout, warn_of_one_hot, warn_of_probabilities
 from evalign.core.numerics import upcast
-from evalign.core.weights import check_weights
+from evalign.core.values import (
+    check_finite,
+    check_indices,
+    check_labels,
+    check_sums,
+    check_weights,
+    signed,
+)
 
 Task = Literal["binary", "multiclass", "multilabel"]
 
@@ -112,8 +119,6 @@ def as_rows(
         warn_of_layout(owner, tuple(logits.shape), tuple(target.shape))
     if values_readable(logits):
         _check_values(owner, rows, declared)
-        if within_checked():
-            _check_finite(owner, logits)
         if look and task == "multiclass":
             warn_of_probabilities(owner, logits)
         if look and task == "multilabel" and not declared:
@@ -133,19 +138,17 @@ def _classes_second(logits: Tensor, target: Tensor, class_dim: int) -> tuple[Ten
 def _check_values(owner: str, rows: GivenRows, declared: bool) -> None:
     target, ignore_index = signed(rows.target), rows.ignore_index
     if rows.indices:
-        _check_targets(owner, target, rows.logits.shape[1], ignore_index)
+        classes = rows.logits.shape[1]
+        if target.numel() and (target.amin() < 0 or target.amax() >= classes):
+            check_indices(owner, "target", target[target != ignore_index], classes)
     else:
-        _check_labels(owner, target[target != ignore_index], declared)
+        check_labels(owner, target[target != ignore_index], declared)
         if rows.task == "multiclass":
-            _check_rows_sum_to_one(owner, target.movedim(1, -1), ignore_index)
+            check_sums(owner, target.movedim(1, -1), ignore_index)
     if rows.weight is not None:
         check_weights(owner, rows.weight)
-
-
-def signed(labels: Tensor) -> Tensor:
-    """Unsigned labels as int64: compared with -100, torch would match a uint8 of 156."""
-    unsigned = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-    return labels.long() if labels.dtype in unsigned else labels
+    if within_checked():
+        check_finite(owner, rows.logits)
 
 
 def check_task(owner: str, task: str | None) -> None:
@@ -226,83 +229,11 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     given = {"logits": logits, "target": target, "sample_weight": sample_weight}
     for name, value in given.items():
         if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
-            got, cure = (
-                type(value).__name__,
-                "Use torch.as_tensor(...) or output.logits.",
-            )
+            got, cure = type(value).__name__, "Use torch.as_tensor(...) or output.logits."
             raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))
     if not logits.is_floating_point():
+        allowed = "be floating point, not labels"
         cure = "Pass the network's raw outputs; labels belong in Confusion.from_predictions."
-        raise TypeError(
-            complaint(owner, "logits", "be floating point, not labels", logits.dtype, cure)
-        )
-    if logits.ndim == 0:
-        allowed = "have shape (N,), (N, 1), (N, C) or (N, C, ...)"
-        raise ValueError(complaint(owner, "logits", allowed, "a scalar"))
-
-
-def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
-    """Check the targets that are not ignored. Usually the extremes are enough."""
-    if not target.numel():
-        return
-    lowest, highest = map(int, target.aminmax())
-    if lowest < 0 or highest >= num_classes:
-        check_indices(owner, "target", target[target != ignore_index], num_classes)
-
-
-def check_indices(
-    owner: str,
-    argument: str,
-    labels: Tensor,
-    num_classes: int,
-    source: str = "the size of logits' dimension 1",
-) -> None:
-    """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
-    allowed = f"hold class indices below {num_classes} ({source})"
-    wrong = labels[labels >= num_classes]
-    if not wrong.numel():
-        allowed, wrong = "hold class indices of at least 0", labels[labels < 0]
-    if wrong.numel():
-        got = wrong[0].item()
-        cure = cure_of_label(got, num_classes) if argument != "predictions" else ""
-        raise ValueError(complaint(owner, argument, allowed, got, cure))
-
-
-def cure_of_label(got: float, num_classes: int) -> str:
-    """The cure for a true label that is not one of the classes."""
-    classes = f"Number the classes from 0 to {num_classes - 1}"
-    return f"{classes}, or leave such rows out by ignore_index={got:g}."
-
-
-def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
-    """Check that labels are 0 or 1, or probabilities if the task was declared."""
-    if declared and labels.is_floating_point():
-        allowed, cure = "hold probabilities from 0 to 1", ""
-        wrong = labels[~((labels >= 0) & (labels <= 1))]
-    else:
-        allowed = "hold 0 and 1 only"
-        wrong = labels[(labels != 0) & (labels != 1)]
-        cure = (
-            'If these are probabilities, say so: task="multiclass" for a row of class '
-            'probabilities per example, task="binary" or "multilabel" for one per label.'
-        )
-    if wrong.numel():
-        got = wrong[0].item()
-        if got in (-1, 255) or not labels.is_floating_point():
-            cure = cure_of_label(got, 2)
-        raise ValueError(complaint(owner, "target", allowed, got, cure))
-
-
-def _check_rows_sum_to_one(owner: str, target: Tensor, ignore_index: int) -> None:
-    sums = target.sum(-1)[~(target == ignore_index).any(-1)].float()
-    wrong = sums[(sums - 1).abs() > 0.01]  # bfloat16 probabilities are off by up to 0.004 each
-    if wrong.numel():
-        allowed = "hold rows of class probabilities that sum to 1"
-        raise ValueError(complaint(owner, "target", allowed, f"a row summing to {wrong[0]:g}"))
-
-
-def _check_finite(owner: str, logits: Tensor) -> None:
-    wrong = logits[~logits.isfinite()]
-    if wrong.numel():
-        cure = "The network has diverged or its input holds such values."
-        raise ValueError(complaint(owner, "logits", "be finite", wrong[0].item(), cure))
+        raise TypeError(complaint(owner, "logits", allowed, logits.dtype, cure))
+    allowed = "have shape (N,), (N, 1), (N, C) or (N, C, ...)"
+    require(logits.ndim > 0, owner, "logits", allowed, "a scalar")

@@ -24,8 +24,8 @@ from evalign.core import checks
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
-from evalign.core.rows import Task, cure_of_label, per_row, signed
-from evalign.core.weights import check_weights, weight_tensor
+from evalign.core.rows import Task, per_row
+from evalign.core.values import check_weights, cure_of_label, signed, weight_tensor
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1: next to a probability that went through float32 nothing smaller is known.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.numerics import with_mean_one
-from evalign.core.weights import weights_of_rows
+from evalign.core.values import weights_of_rows
 from evalign.decisions.inputs import group_values
 from evalign.tables.features import Features, Given, read
 from evalign.tables.labels import (

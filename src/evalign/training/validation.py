@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
-from evalign.core.rows import Task, as_rows, check_types, signed
+from evalign.core.rows import Task, as_rows, check_types
+from evalign.core.values import signed
 from evalign.losses import WMWLoss
 
 

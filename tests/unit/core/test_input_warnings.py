@@ -26,15 +26,15 @@ PAIR = torch.eye(3)[[0, 2]] + torch.eye(3)[[1, 1]]
 WARNED = {
     "a logit a pixel": (
         lambda: DICE()(drawn(2, 6, 5), labels(2, 2, 6, 5).float()),
-        ["DiceLoss, (2, 6, 5)", "6 labels in dimension 1", "logits.unsqueeze(1)", "class_dim=-1"],
+        ["DiceLoss, (2, 6, 5)", "6 classes or labels in", "logits.unsqueeze(1)", "class_dim=-1"],
     ),
     "a logit a pixel of a confusion": (
         lambda: Confusion.from_logits(drawn(2, 6, 5), labels(2, 2, 6, 5).bool()),
-        ["Confusion.from_logits, (2, 6, 5)", 'task="multilabel"'],
+        ["Confusion.from_logits, (2, 6, 5)", "class_dim=1,"],
     ),
     "as many tokens as classes": (
         lambda: DICE()(drawn(2, 4, 4), labels(4, 2, 4)),
-        ["4 classes in dimension 1 or last", "class_dim=1, or class_dim=-1"],
+        ["4 classes or labels in", "class_dim=1, or class_dim=-1"],
     ),
     "as many tokens as classes, of a rule": (
         lambda: fit_decision(drawn(9, 4, 4), labels(4, 9, 4), metric="f1_macro"),

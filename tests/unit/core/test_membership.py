@@ -77,7 +77,7 @@ def test_multilabel_is_the_references(logits, data, temperature, kind):
     h = reference.heaviside_at(temperature, kind)
     p = [[reference.sigmoid_function(z) for z in row] for row in logits]
     assume(kind == "sigmoid" or away_from_slivers(p, taus, temperature))
-    soft = membership.multilabel(
+    soft = membership.binary(
         tensor(logits), threshold=tensor(taus), temperature=temperature, heaviside=kind
     )
     assert_same(soft, reference.multilabel(logits, taus, h), tolerances.REFERENCE)
@@ -139,20 +139,10 @@ def test_two_classes_are_a_binary_problem(logits, temperature):
 # Options.
 
 
-def test_vector_of_thresholds_gives_one_membership_each():
-    logits = torch.linspace(-3, 3, 7, dtype=torch.float64)
-    taus = [0.1, 0.5, 0.8]
-    soft = membership.binary(logits, threshold=tensor(taus))
-    assert soft.shape == (3, 7)
-    for row, tau in zip(soft, taus, strict=True):
-        assert row.equal(membership.binary(logits, threshold=tau))
-
-
-@pytest.mark.parametrize("of", [membership.binary, membership.multilabel, membership.multiclass])
+@pytest.mark.parametrize("of", [membership.binary, membership.multiclass])
 def test_step_may_be_any_function(of):
     """It is called with probabilities and a threshold, and does not depend on the temperature."""
     logits = torch.linspace(-3, 3, 12, dtype=torch.float64).reshape(6, 2)
-    logits = logits[:, 0] if of is membership.binary else logits
 
     def step(p, tau):
         return heaviside.linear(p, tau, delta=0.2)
@@ -165,12 +155,12 @@ def test_step_may_be_any_function(of):
 def test_of_batch_serves_every_task():
     logits = torch.linspace(-3, 3, 12, dtype=torch.float64).reshape(6, 2)
     zeros = torch.zeros(6, dtype=torch.int64)
-    cases = {
-        membership.binary: batch.as_batch("test", logits[:, 0], zeros),
-        membership.multiclass: batch.as_batch("test", logits, zeros),
-        membership.multilabel: batch.as_batch("test", logits, logits > 0),
-    }
-    for memberships, rows in cases.items():
+    cases = [
+        (membership.binary, batch.as_batch("test", logits[:, 0], zeros)),
+        (membership.multiclass, batch.as_batch("test", logits, zeros)),
+        (membership.binary, batch.as_batch("test", logits, logits > 0)),
+    ]
+    for memberships, rows in cases:
         soft = membership.of_batch("test", rows, temperature=0.1)
         assert soft.equal(memberships(rows.logits, temperature=0.1))
         assert soft.shape == rows.logits.shape
@@ -216,7 +206,7 @@ EXTREMES = [
 @pytest.mark.parametrize("kind", ["linear", "sigmoid"])
 def test_value_and_gradient_are_finite_for_extreme_logits(kind, dtype):
     for values, temperature in itertools.product(EXTREMES, (1e-40, 1e-30, 1e-9, 0.2, 0.4)):
-        for memberships in (membership.multiclass, membership.multilabel):
+        for memberships in (membership.multiclass, membership.binary):
             logits = tensor(values, dtype).requires_grad_()
             soft = memberships(logits, temperature=temperature, heaviside=kind)
             (soft * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
