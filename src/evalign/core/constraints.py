@@ -16,7 +16,7 @@ from evalign.core.metrics import ClassMetric, Metric, resolve
 from evalign.core.metrics.base import NamedMetric
 from evalign.core.metrics.names import with_averages
 from evalign.core.numerics import safe_ratio
-from evalign.core.text import nearest
+from evalign.core.text import listed, nearest
 
 FORM = "be a metric's name, >= or <=, and a number"
 EXAMPLE = 'As in "recall >= 0.9", or several: "recall >= 0.9, specificity >= 0.8".'
@@ -161,9 +161,9 @@ def parse(
 
     A constraint is a name of `metrics.names()`, "fpr", "fnr" or "predicted_rate" (the share of rows
     with a label), then ">=" or "<=", and a number. A class stands in brackets behind the name: its
-    index from 0, or its name, which may hold any characters, also commas and brackets. Where names
-    themselves are numbers, a number is a name and never an index. Without brackets a score of
-    one class is that of class 1 of two. In a multilabel problem the class is the label.
+    name, which may hold any characters, also commas and brackets, or its index from 0 unless names
+    themselves are numbers. Without brackets a score of one class is that of class 1 of two. In a
+    multilabel problem the class is the label.
 
     "gap(recall) <= 0.05" bounds the difference between the largest and the smallest recall of
     groups of rows (equal opportunity); with "gap(fpr) <= 0.05", these are equal odds. A class
@@ -183,9 +183,8 @@ def parse(
     if not isinstance(text, str):
         raise TypeError(complaint(owner, "constraint", FORM, repr(text), EXAMPLE))
     names = None if classes is None else [str(name) for name in classes]
-    if names is not None:
-        allowed = "be different names"
-        require(len(set(names)) == len(names), owner, "classes", allowed, names)
+    unique = names is None or len(set(names)) == len(names)
+    require(unique, owner, "classes", "be different names", names)
     return tuple(_constraint(term, names, owner) for term in _terms(text, names or []))
 
 
@@ -207,8 +206,7 @@ def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
 
 
 def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) -> Constraint:
-    text = term[0].strip()
-    shown = repr(text)
+    shown = repr(term[0].strip())
     name, sign, gap = term["name"].strip(), term["sign"], term["gap"] is not None
     bound = None
     with suppress(ValueError):
@@ -223,13 +221,47 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
         allowed, cure = "bound a gap from above, by <=", "Every rule has one of at least 0."
         require(sign == "<=", owner, "constraint", allowed, shown, cure)
         metric, low, high = _undefined(metric), 0.0, high - low
-    constraint = Constraint(text, metric, sign == ">=", bound, gap, owner)
-
+    constraint = Constraint(term[0].strip(), metric, sign == ">=", bound, gap, owner)
     allowed = f"have a bound from {low:g} to {high:g}, where {constraint.name} lies"
     never = bound > high if sign == ">=" else bound < low
     cure = "No rule can meet it." if never else "Every rule meets it: leave it out."
     require(low <= bound <= high, owner, "constraint", allowed, shown, cure)
     return constraint
+
+
+def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: str) -> Metric:
+    """The metric of this name, or its score of the class in the brackets."""
+    if name == "expected_cost" and inner is not None:
+        return resolve(f"{name}[{inner}]", owner=owner)
+    try:
+        metric = RATES.get(name) or resolve(name, owner=f"{owner}'s constraint")
+    except ValueError as error:
+        raise ValueError(f"{error} A constraint also knows fpr, fnr, predicted_rate.") from error
+    if isinstance(metric, ClassMetric) and metric.average == "binary":
+        index = None if inner is None else _index(inner, names, owner)
+        return OfClass(replace(metric, average=None), index, owner)
+    allowed = "have a class behind a score of one class only"
+    got, cure = f'"{name}[{inner}]"', f'Use "{name}" alone.'
+    require(inner is None, owner, "constraint", allowed, got, cure)
+    return metric
+
+
+def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
+    """The class that stands in the brackets."""
+    for name in (inner, inner.strip()):
+        if names is not None and name in names:
+            return names.index(name)
+    position = int(inner) if re.fullmatch(r"\s*[0-9]{1,9}\s*", inner) else None
+    if names is None:
+        allowed, cure = "name a class by its index from 0", "Or pass classes=, the names in order."
+    else:
+        numeric = any(re.fullmatch(r"-?\d+\.?\d*", name) for name in names)
+        if numeric or (position is not None and position >= len(names)):
+            position = None
+        allowed, cure = f"name one of the classes {listed(names)}", nearest(inner, names)
+    if position is None:
+        raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))
+    return position
 
 
 def undefined_without_rows(metric: Metric) -> Metric:
@@ -247,45 +279,3 @@ def _undefined(metric: Metric) -> Metric:
     if isinstance(metric, OfClass):
         return replace(metric, metric=replace(metric.metric, zero_division=math.nan))
     return replace(metric, zero_division=math.nan) if isinstance(metric, NamedMetric) else metric
-
-
-def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: str) -> Metric:
-    if name == "expected_cost" and inner is not None:
-        return resolve(f"{name}[{inner}]", owner=owner)
-    metric = _known(name, owner)
-    if isinstance(metric, ClassMetric) and metric.average == "binary":
-        index = None if inner is None else _index(inner, names, owner)
-        return OfClass(replace(metric, average=None), index, owner)
-    if inner is not None:
-        allowed = "have a class behind a score of one class only"
-        got, cure = f'"{name}[{inner}]"', f'Use "{name}" alone.'
-        raise ValueError(complaint(owner, "constraint", allowed, got, cure))
-    return metric
-
-
-def _known(name: str, owner: str) -> Metric:
-    if name in RATES:
-        return RATES[name]
-    try:
-        return resolve(name, owner=f"{owner}'s constraint")
-    except ValueError as error:
-        raise ValueError(f"{error} A constraint also knows fpr, fnr, predicted_rate.") from error
-
-
-def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
-    """The class that stands in the brackets."""
-    for name in (inner, inner.strip()):
-        if names is not None and name in names:
-            return names.index(name)
-    position = int(inner) if re.fullmatch(r"\s*[0-9]{1,9}\s*", inner) else None
-    if names is None:
-        allowed, cure = "name a class by its index from 0", "Or pass classes=, the names in order."
-        if position is None:
-            raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))
-        return position
-    numeric = any(re.fullmatch(r"-?\d+\.?\d*", name) for name in names)  # an index is no name then
-    if position is not None and position < len(names) and not numeric:
-        return position
-    some = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
-    allowed, cure = f"name one of the classes {some}", nearest(inner, names)
-    raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))

@@ -3,10 +3,9 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from inspect import signature
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -71,18 +70,10 @@ class FunctionMetric(Metric):
     owner: str = field(default="FunctionMetric", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        allowed = "be a name, a metric or a function of one Confusion"
-        cure = 'Of a function of labels, such as scikit-learn\'s, give the name: "f1_macro".'
-        of_torchmetrics = hasattr(self.function, "update") and hasattr(self.function, "compute")
-        try:
-            if not callable(self.function) or isinstance(self.function, type) or of_torchmetrics:
-                raise TypeError
-            with suppress(ValueError):  # a built-in function may have no signature
-                # Modules, such as torch's losses, are called with whatever their forward takes.
-                signature(getattr(self.function, "forward", self.function)).bind(None)
-        except TypeError:
-            got = repr(self.function)
-            raise TypeError(complaint(self.owner, "metric", allowed, got, cure)) from None
+        if not _takes_one_argument(self.function):
+            allowed = "be a name, a metric or a function of one Confusion"
+            cure = 'Of a function of labels, such as scikit-learn\'s, give the name: "f1_macro".'
+            raise TypeError(complaint(self.owner, "metric", allowed, repr(self.function), cure))
         greater_is_better = getattr(self.function, "greater_is_better", True)
         self._settle(greater_is_better=greater_is_better, needs_matrix=self._reads_matrix())
 
@@ -116,6 +107,19 @@ class FunctionMetric(Metric):
             got = f"shape {tuple(score.shape)} for {c.num_classes} classes"
         cure = "Reduce it with .mean() or .sum(), and do not call .item()."
         raise TypeError(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
+
+
+def _takes_one_argument(function: Any) -> bool:
+    of_torchmetrics = hasattr(function, "update") and hasattr(function, "compute")
+    if not callable(function) or isinstance(function, type) or of_torchmetrics:
+        return False
+    try:  # of a module, such as torch's losses, by its forward
+        signature(getattr(function, "forward", function)).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function may have no signature
+        pass
+    return True
 
 
 @dataclass(frozen=True)
