@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalign.core.metrics import BalancedAccuracy, CohenKappa, GMean, MatthewsCorrcoef
+from evalign.core.metrics import BalancedAccuracy, ClassMetric, CohenKappa, GMean, MatthewsCorrcoef
 from evalign.core.theory import rows_needed
 from evalign.losses import MetricLoss
 
@@ -79,9 +79,10 @@ def new_advice(history: list[dict[str, Any]]) -> dict[str, str]:
 
 def _needs_every_class(loss: MetricLoss) -> bool:
     """Whether every batch needs all classes. A user's own function is assumed not to."""
-    metric = loss.metric
-    equal = getattr(metric, "average", None) in ("binary", "macro") and metric.labels is None
-    return loss.momentum is None and (equal or isinstance(metric, EVERY_CLASS))
+    metric, by_batch = loss.metric, loss.momentum is None
+    if isinstance(metric, ClassMetric):
+        return by_batch and metric.average in ("binary", "macro") and metric.labels is None
+    return by_batch and isinstance(metric, EVERY_CLASS)
 
 
 def _class_counts(target: Tensor, ignore_index: int) -> list[float]:

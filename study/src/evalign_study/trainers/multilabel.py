@@ -113,7 +113,7 @@ class MultilabelOutcome(NamedTuple):
 def train_multilabel(run: Run) -> Record:
     """Train a network, fit the rules, and score the labels of each."""
     start, trained = time.perf_counter(), train_network(run)
-    picks = {metric: _decided(metric, *trained[:5]) for metric in METRICS}
+    picks = {metric: decided(metric, *trained[:5]) for metric in METRICS}
     return record(
         run,
         epochs=len(trained.history),
@@ -174,7 +174,7 @@ def prepare(name: str, split_seed: int, most: int | None) -> Parts:
     return Parts(*((X[part[:most]], y[part[:most]]) for part in parts))
 
 
-def _decided(
+def decided(
     metric: str,
     logits: Tensor,
     known: Tensor,
