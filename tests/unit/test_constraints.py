@@ -134,7 +134,7 @@ PARTS = [
 def test_a_gap_is_the_largest_value_minus_the_smallest(name):
     (bound,) = parse(f"{name}[2] <= 0.5")
     values = [0.5 - bound.slack(part).item() for part in PARTS]
-    for text in (f"gap({name}[2]) <= 0.25", f" gap ( {name} )[dog, or wolf]<=0.25"):
+    for text in (f"gap({name}[2]) <= 0.25", f" gap ( {name}[dog, or wolf] )<=0.25"):
         (constraint,) = parse(text, ["cat", "ant", "dog, or wolf"] if "dog" in text else None)
         assert constraint.name == f"gap({name}[2])"
         found = constraint.slack(THREE, stacked(PARTS)).item()

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -11,18 +12,17 @@ from torch import Tensor
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.groups import of_each
-from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
-from evalign.core.metrics.names import split
+from evalign.core.metrics import ClassMetric, Metric, resolve
+from evalign.core.metrics.base import NamedMetric
+from evalign.core.metrics.names import with_averages
 from evalign.core.numerics import safe_ratio
 from evalign.core.text import nearest
 
 FORM = "be a metric's name, >= or <=, and a number"
 EXAMPLE = 'As in "recall >= 0.9", or several: "recall >= 0.9, specificity >= 0.8".'
 SIGNS = "<>=!≤≥"
-GAP = re.compile(r"gap\s*\((?P<name>[^()]*)(?P<closed>\))?\s*")
 
 
-@dataclass(frozen=True, kw_only=True)
 class FalsePositiveRate(ClassMetric):
     """fp / (fp + tn), which is 1 − specificity."""
 
@@ -32,7 +32,6 @@ class FalsePositiveRate(ClassMetric):
         return safe_ratio(c.fp, c.negatives, self.zero_division)
 
 
-@dataclass(frozen=True, kw_only=True)
 class FalseNegativeRate(ClassMetric):
     """fn / (fn + tp), which is 1 − recall."""
 
@@ -42,7 +41,6 @@ class FalseNegativeRate(ClassMetric):
         return safe_ratio(c.fn, c.actual, self.zero_division)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PredictedRate(ClassMetric):
     """The share of the rows that get the label."""
 
@@ -52,8 +50,12 @@ class PredictedRate(ClassMetric):
         return safe_ratio(c.predicted, c.total, self.zero_division)
 
 
-# They bound a rule but are not goals: whoever makes them small alone labels no row.
-RATES = {rate.stem: rate for rate in (FalsePositiveRate, FalseNegativeRate, PredictedRate)}
+# They bound a rule but are not goals: each is smallest for a rule that predicts no row, or all.
+RATES = {
+    **with_averages(FalsePositiveRate),
+    **with_averages(FalseNegativeRate),
+    **with_averages(PredictedRate),
+}
 OF_TRUE_ROWS = ("recall", "fnr", "specificity", "fpr")  # whose rows the labels do not choose
 
 
@@ -71,13 +73,12 @@ class OfClass(Metric):
     index: int | None
     owner: str = field(default="OfClass", repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        self._settle(bounds=self.metric.bounds)
+
     @property
     def name(self) -> str:
         return self.metric.stem if self.index is None else f"{self.metric.stem}[{self.index}]"
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.metric.bounds
 
     def __call__(self, c: Confusion) -> Tensor:
         index, stem, last = self.index, self.metric.stem, c.num_classes - 1
@@ -166,7 +167,7 @@ def parse(
 
     "gap(recall) <= 0.05" bounds the difference between the largest and the smallest recall of
     groups of rows (equal opportunity); with "gap(fpr) <= 0.05", these are equal odds. A class
-    stands inside or behind: "gap(recall[cat])" or "gap(recall)[cat]".
+    stands inside: "gap(recall[cat])".
 
     Args:
         text: the constraints.
@@ -189,12 +190,13 @@ def parse(
 
 
 def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
-    """The parts between commas, but not between those of a class's name or of a matrix of costs."""
+    """The parts between commas, except commas within a class's name or a matrix of costs."""
     known = "".join(rf"\s*{re.escape(name)}\s*|" for name in sorted(names, key=len, reverse=True))
     matrix = r"[\s\d\[\],.eE+-]*"
     term = re.compile(
-        rf"(?P<name>[^\[\],{SIGNS}]*)(?:\[(?P<inner>{known}[^\[\]]*|{matrix})\])?\s*"
-        rf"(?P<closed>\))?\s*(?P<sign>[{SIGNS}]*)(?P<bound>[^,]*)"
+        rf"\s*(?P<gap>gap\s*\()?\s*(?P<name>[^\[\](),{SIGNS}]*)"
+        rf"(?:\[(?P<inner>{known}[^\[\]]*|{matrix})\])?\s*(?P<closed>\))?\s*"
+        rf"(?P<sign>[{SIGNS}]*)(?P<bound>[^,]*)"
     )
     start = 0
     while found := term.match(text, start):
@@ -207,16 +209,12 @@ def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
 def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) -> Constraint:
     text = term[0].strip()
     shown = repr(text)
-    sign = term["sign"]
-    try:
+    name, sign, gap = term["name"].strip(), term["sign"], term["gap"] is not None
+    bound = None
+    with suppress(ValueError):
         bound = float(term["bound"])
-    except ValueError:
-        bound = None
-    name, gap, closed = term["name"].strip(), False, term["closed"] is not None
-    if found := GAP.fullmatch(name):
-        name, gap = found["name"].strip(), True
-        closed = closed != (found["closed"] is not None)  # once, before or behind the class
-    if sign not in (">=", "<=") or bound is None or not name or closed != gap:
+    closed = (term["closed"] is not None) == gap
+    if sign not in (">=", "<=") or bound is None or not name or not closed:
         raise ValueError(complaint(owner, "constraint", FORM, shown, EXAMPLE))
     require(math.isfinite(bound), owner, "constraint", "have a finite bound", shown)
     metric = _metric(name, term["inner"], names, owner)
@@ -245,12 +243,10 @@ def undefined_without_rows(metric: Metric) -> Metric:
 
 
 def _undefined(metric: Metric) -> Metric:
-    """The metric with NaN for 0/0: a group that it says nothing of is not one of 0%."""
+    """The metric with NaN for 0/0: a group without a recall does not have a recall of 0%."""
     if isinstance(metric, OfClass):
         return replace(metric, metric=replace(metric.metric, zero_division=math.nan))
-    if isinstance(metric, ClassMetric | MatrixMetric):
-        return replace(metric, zero_division=math.nan)
-    return metric
+    return replace(metric, zero_division=math.nan) if isinstance(metric, NamedMetric) else metric
 
 
 def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: str) -> Metric:
@@ -268,13 +264,12 @@ def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: st
 
 
 def _known(name: str, owner: str) -> Metric:
-    base, average = split(name)
-    if base.lower() in RATES:
-        return RATES[base.lower()](average=average)
+    if name in RATES:
+        return RATES[name]
     try:
         return resolve(name, owner=f"{owner}'s constraint")
     except ValueError as error:
-        raise ValueError(f"{error} A constraint also knows {', '.join(RATES)}.") from error
+        raise ValueError(f"{error} A constraint also knows fpr, fnr, predicted_rate.") from error
 
 
 def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:

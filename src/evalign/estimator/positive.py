@@ -23,25 +23,13 @@ class SwappedMetric(Metric):
 
     metric: Metric
 
+    def __post_init__(self) -> None:
+        for trait in Metric.__annotations__:  # bounds and the like
+            self._settle(**{trait: getattr(self.metric, trait)})
+
     @property
     def name(self) -> str:
         return self.metric.name
-
-    @property
-    def greater_is_better(self) -> bool:
-        return self.metric.greater_is_better
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.metric.bounds
-
-    @property
-    def needs_matrix(self) -> bool:
-        return self.metric.needs_matrix
-
-    @property
-    def nan_if_undefined(self) -> bool:
-        return self.metric.nan_if_undefined
 
     def __call__(self, c: Confusion) -> Tensor:
         if c.num_classes != 2:  # a label that training never saw

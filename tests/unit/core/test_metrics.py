@@ -520,11 +520,6 @@ def test_metric_of_a_scorer_name_is_the_scorer(name):
         assert_same(metrics.resolve(name)(c), score, context=matrix)
 
 
-def test_zero_division_reaches_the_metric():
-    for name in ("f1_macro", "matthews_corrcoef", "expected_cost[[0, 1], [5, 0]]"):
-        assert metrics.resolve(name, zero_division=1.0).zero_division == 1.0
-
-
 @pytest.mark.parametrize(
     ("name", "cure"),
     [

@@ -24,47 +24,43 @@ class Metric(ABC):
     """A function of a Confusion that returns a scalar tensor, and what training asks about it.
 
     `resolve` makes one from a name or a user's function.
+
+    Attributes:
+        greater_is_better: whether its loss is 1 − metric. A cost is its own loss.
+        bounds: the least and the greatest value it can have.
+        needs_matrix: whether it reads the d × d matrix. Most read the O(classes) sums only.
+        nan_if_undefined: whether NaN means that no class has a score, and not that logits are NaN.
+        inner_optimum: whether the best threshold lies between all and none. The slopes of other
+            metrics, such as recall, lead to one of the ends.
     """
 
-    # Whether a threshold between all and none is the best: slopes of the others lead to the ends.
-    inner_optimum: ClassVar[bool] = True
+    greater_is_better: bool = True
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    needs_matrix: bool = False
+    nan_if_undefined: bool = False
+    inner_optimum: bool = True
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Its name in tables. With the default settings, `resolve(name)` is the metric again."""
-
-    @property
-    def greater_is_better(self) -> bool:
-        """Whether it becomes the loss 1 − metric. A cost is its own loss."""
-        return True
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The least and the greatest value it can have."""
-        return -math.inf, math.inf
-
-    @property
-    def needs_matrix(self) -> bool:
-        """Whether it reads the d × d matrix. Most read the O(classes) sums only."""
-        return False
-
-    @property
-    def nan_if_undefined(self) -> bool:
-        """Whether a NaN means that no class has a score, and not that the logits are NaN."""
-        return False
+        """Its name in tables. With default settings, `resolve(name)` is the metric again."""
 
     @abstractmethod
     def __call__(self, c: Confusion) -> Tensor:
         """The metric of this confusion."""
+
+    def _settle(self, **attributes: object) -> None:
+        """Set attributes at construction, after which a metric is frozen."""
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
 class FunctionMetric(Metric):
     """A user's function of a Confusion. Its result is checked to be a scalar tensor.
 
-    The function may declare `greater_is_better` and `needs_matrix` as attributes. To find out the
-    second, it is otherwise called once, at construction, with a Confusion that has no matrix.
+    The function may declare `greater_is_better` and `needs_matrix` as attributes. Without the
+    second, it is called once, at construction, with a Confusion that has no matrix.
 
     Args:
         function: from a `Confusion` to a scalar tensor.
@@ -73,7 +69,6 @@ class FunctionMetric(Metric):
 
     function: MetricFunction
     owner: str = field(default="FunctionMetric", repr=False, compare=False)
-    _reads_matrix: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         allowed = "be a name, a metric or a function of one Confusion"
@@ -88,26 +83,19 @@ class FunctionMetric(Metric):
         except TypeError:
             got = repr(self.function)
             raise TypeError(complaint(self.owner, "metric", allowed, got, cure)) from None
-        object.__setattr__(self, "_reads_matrix", self._probe())
+        greater_is_better = getattr(self.function, "greater_is_better", True)
+        self._settle(greater_is_better=greater_is_better, needs_matrix=self._reads_matrix())
 
     @property
     def name(self) -> str:
         return getattr(self.function, "__name__", type(self.function).__name__)
-
-    @property
-    def greater_is_better(self) -> bool:
-        return getattr(self.function, "greater_is_better", True)
-
-    @property
-    def needs_matrix(self) -> bool:
-        return self._reads_matrix
 
     def __call__(self, c: Confusion) -> Tensor:
         score = self.function(c)
         self._check_scalar(score, c)
         return score
 
-    def _probe(self) -> bool:
+    def _reads_matrix(self) -> bool:
         """Whether the function reads the matrix. A vector is refused here, before any training."""
         declared = getattr(self.function, "needs_matrix", None)
         if declared is not None:
@@ -136,13 +124,34 @@ class Minimize(FunctionMetric):
 
     owner: str = field(default="Minimize", repr=False, compare=False)
 
-    @property
-    def greater_is_better(self) -> bool:
-        return False
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._settle(greater_is_better=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassMetric(Metric):
+class NamedMetric(Metric):
+    """A metric that has a name and a value for 0/0."""
+
+    zero_division: float = 0.0
+
+    stem: ClassVar[str]  # the name without its average
+    bounds = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        value = self.zero_division
+        defined = value in (0, 1)
+        ok = defined or value != value  # NaN alone differs from itself
+        require(ok, type(self).__name__, "zero_division", "be 0, 1 or nan", repr(value))
+        self._settle(nan_if_undefined=not defined)
+
+    @property
+    def name(self) -> str:
+        return self.stem
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassMetric(NamedMetric):
     """A score per class (one against the rest), averaged as in scikit-learn.
 
     Args:
@@ -159,34 +168,23 @@ class ClassMetric(Metric):
 
     average: Average | None = "binary"
     labels: tuple[int, ...] | None = None
-    zero_division: float = 0.0
-
-    stem: ClassVar[str]  # the name of the binary form; "_macro" and the like are appended
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         name = type(self).__name__
         allowed = f"be one of {', '.join(get_args(Average))} or None"
         known = self.average is None or self.average in get_args(Average)
         require(known, name, "average", allowed, repr(self.average))
-        _check_zero_division(name, self.zero_division)
         if self.labels is not None:
             found = numbers(self.labels)
             whole = found.ndim == 1 and len(found) > 0 and bool((found == found.round()).all())
             ok = whole and len(found.unique()) == len(found)
             require(ok, name, "labels", "hold class indices, each once", self.labels)
-            object.__setattr__(self, "labels", tuple(map(int, found.tolist())))
+            self._settle(labels=tuple(map(int, found.tolist())))
 
     @property
     def name(self) -> str:
         return self.stem if self.average == "binary" else f"{self.stem}_{self.average}"
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-    @property
-    def nan_if_undefined(self) -> bool:
-        return self.zero_division not in (0, 1)  # not isnan, which breaks compiled graphs
 
     @abstractmethod
     def score(self, c: Confusion) -> Tensor:
@@ -204,9 +202,8 @@ class ClassMetric(Metric):
             # The total by shares: else a trace of mass would bring all true negatives of a class.
             total = (counted * c.total).sum(0, keepdim=True)
             counted = counted != 0
-            pooled = ((counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual))
-            tp, predicted, actual = pooled
-            return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
+            pooled = [(counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual)]
+            return self.score(Confusion(*pooled, total, multilabel=True))[0]
         score = self.score(c)
         if self.nan_if_undefined:
             undefined = score.isnan() & ~(c.tp + c.predicted).isnan()  # NaN logits stay visible
@@ -248,32 +245,12 @@ class ClassMetric(Metric):
         require(binary, type(self).__name__, "average", allowed, '"binary"', cure)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatrixMetric(Metric):
+class MatrixMetric(NamedMetric):
     """One number of the whole confusion matrix; not defined for multilabel problems.
 
     Args:
         zero_division: the value where it is 0/0.
     """
-
-    zero_division: float = 0.0
-
-    stem: ClassVar[str]  # the name without its settings
-
-    def __post_init__(self) -> None:
-        _check_zero_division(type(self).__name__, self.zero_division)
-
-    @property
-    def name(self) -> str:
-        return self.stem
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-    @property
-    def nan_if_undefined(self) -> bool:
-        return self.zero_division not in (0, 1)
 
     @abstractmethod
     def value(self, c: Confusion) -> Tensor:
@@ -284,8 +261,3 @@ class MatrixMetric(Metric):
         cure = 'Use an averaged metric such as "f1_macro" or "jaccard_micro".'
         require(not c.multilabel, type(self).__name__, "confusion", allowed, got, cure)
         return self.value(c)
-
-
-def _check_zero_division(owner: str, value: float) -> None:
-    ok = value in (0, 1) or value != value  # NaN alone differs from itself
-    require(ok, owner, "zero_division", "be 0, 1 or nan", repr(value))

@@ -13,7 +13,6 @@ from evalign.core.metrics.base import MatrixMetric
 from evalign.core.numerics import constant, part_of, safe_ratio, safe_sqrt
 
 
-@dataclass(frozen=True, kw_only=True)
 class Accuracy(MatrixMetric):
     """Σ tp / total."""
 
@@ -23,7 +22,6 @@ class Accuracy(MatrixMetric):
         return safe_ratio(c.tp.sum(), c.total, self.zero_division)
 
 
-@dataclass(frozen=True, kw_only=True)
 class BalancedAccuracy(MatrixMetric):
     """Mean recall over the classes that have true rows."""
 
@@ -34,7 +32,6 @@ class BalancedAccuracy(MatrixMetric):
         return safe_ratio(recalls, (c.actual != 0).sum(), self.zero_division)
 
 
-@dataclass(frozen=True, kw_only=True)
 class GMean(MatrixMetric):
     """Geometric mean of the recalls of the classes that have true rows.
 
@@ -52,7 +49,6 @@ class GMean(MatrixMetric):
         return torch.where(classes == 0, self.zero_division, mean)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MatthewsCorrcoef(MatrixMetric):
     """Correlation of the true and the predicted class (Gorodkin's R_K; for two classes, MCC).
 
@@ -60,10 +56,7 @@ class MatthewsCorrcoef(MatrixMetric):
     """
 
     stem = "matthews_corrcoef"
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return -1.0, 1.0
+    bounds = (-1.0, 1.0)
 
     def value(self, c: Confusion) -> Tensor:
         # Differences of counts first, shares of the total second: then rare classes keep their
@@ -94,24 +87,15 @@ class CohenKappa(MatrixMetric):
     weights: Literal["linear", "quadratic"] | None = None
 
     stem = "cohen_kappa"
+    bounds = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         known = self.weights in (None, "linear", "quadratic")
         allowed = 'be None, "linear" or "quadratic"'
         require(known, "CohenKappa", "weights", allowed, repr(self.weights))
-
-    @property
-    def name(self) -> str:
-        return f"{self.stem}_{self.weights}" if self.weights else self.stem
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return -1.0, 1.0
-
-    @property
-    def needs_matrix(self) -> bool:
-        return self.weights is not None
+        if self.weights is not None:
+            self._settle(stem=f"cohen_kappa_{self.weights}", needs_matrix=True)
 
     def value(self, c: Confusion) -> Tensor:
         t = safe_ratio(c.actual, c.total)
@@ -147,6 +131,8 @@ class ExpectedCost(MatrixMetric):
     cost: Sequence[Sequence[float]]
 
     stem = "expected_cost"
+    greater_is_better = False
+    needs_matrix = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,23 +140,12 @@ class ExpectedCost(MatrixMetric):
         square = cost.ndim == 2 and cost.shape[0] == cost.shape[1] and bool(cost.isfinite().all())
         allowed = "be a square matrix of finite numbers"
         require(square, "ExpectedCost", "cost", allowed, self.cost)
-        object.__setattr__(self, "cost", tuple(map(tuple, cost.tolist())))
+        bounds = cost.min().item(), cost.max().item()
+        self._settle(cost=tuple(map(tuple, cost.tolist())), bounds=bounds)
 
     @property
     def name(self) -> str:
         return f"{self.stem}{list(map(list, self.cost))}"
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return min(map(min, self.cost)), max(map(max, self.cost))
-
-    @property
-    def greater_is_better(self) -> bool:
-        return False
-
-    @property
-    def needs_matrix(self) -> bool:
-        return True
 
     def value(self, c: Confusion) -> Tensor:
         size = len(self.cost)

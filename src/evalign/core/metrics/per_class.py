@@ -19,7 +19,6 @@ def known_beta(beta: float) -> bool:
     return 1e-9 <= beta <= 1e9
 
 
-@dataclass(frozen=True, kw_only=True)
 class Precision(ClassMetric):
     """tp / (tp + fp)."""
 
@@ -30,7 +29,6 @@ class Precision(ClassMetric):
         return safe_ratio(c.tp, c.predicted, self.zero_division)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Recall(ClassMetric):
     """tp / (tp + fn)."""
 
@@ -41,7 +39,6 @@ class Recall(ClassMetric):
         return safe_ratio(c.tp, c.actual, self.zero_division)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Specificity(ClassMetric):
     """tn / (tn + fp)."""
 
@@ -61,7 +58,6 @@ def _surely_rejected(c: Confusion) -> Tensor:
     return torch.where(c.rejected <= noise, 0, c.rejected)  # NaN stays visible
 
 
-@dataclass(frozen=True, kw_only=True)
 class NegativePredictiveValue(ClassMetric):
     """tn / (tn + fn)."""
 
@@ -99,8 +95,8 @@ class FBeta(ClassMetric):
         pooled = per_class and self.average == "micro"
         allowed, cure = 'not be "micro" with a beta per class', "Use one beta for all."
         require(not pooled, "FBeta", "average", allowed, '"micro"', cure)
-        object.__setattr__(self, "beta", tuple(betas) if per_class else betas[0])
-        object.__setattr__(self, "stem", "f1" if per_class else f"f{self.beta:g}")
+        beta, stem = (tuple(betas), "f1") if per_class else (betas[0], f"f{betas[0]:g}")
+        self._settle(beta=beta, stem=stem)
 
     def score(self, c: Confusion) -> Tensor:
         square = self._beta(c) ** 2
@@ -115,7 +111,6 @@ class FBeta(ClassMetric):
         return constant(self.beta, c.tp)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Jaccard(ClassMetric):
     """tp / (tp + fp + fn)."""
 
@@ -128,9 +123,7 @@ class Jaccard(ClassMetric):
 class _Skill(ClassMetric):
     """A rate among positives plus one among negatives, minus 1; undefined if either rate is."""
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return -1.0, 1.0
+    bounds = (-1.0, 1.0)
 
     def _skill(self, c: Confusion, positives: Tensor, negatives: Tensor) -> Tensor:
         undefined = (positives < ZERO) | (negatives < ZERO)
@@ -138,7 +131,6 @@ class _Skill(ClassMetric):
         return torch.where(undefined, self.zero_division, skill)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Informedness(_Skill):
     """Recall + specificity − 1 (Youden's J)."""
 
@@ -148,7 +140,6 @@ class Informedness(_Skill):
         return self._skill(c, c.actual, c.negatives)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Markedness(_Skill):
     """Precision + negative predictive value − 1."""
 
@@ -158,7 +149,6 @@ class Markedness(_Skill):
         return self._skill(c, c.predicted, _surely_rejected(c))
 
 
-@dataclass(frozen=True, kw_only=True)
 class FowlkesMallows(ClassMetric):
     """√(precision · recall)."""
 
