@@ -37,7 +37,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -90,7 +90,7 @@ WEIGHTS = [f"{FOLLOWING}_w{weight}_m0.1" for weight in ("0", "0.3", "1", "2")]
 MOMENTA = [f"{FOLLOWING}_w0.3_m{momentum}" for momentum in ("0.02", "0.3")]
 COMMON = ["cross_entropy", "counted", *WEIGHTS, *MOMENTA]
 UNWEIGHTED = [f"{name}_unweighted" for name in ("counted", *WEIGHTS[:3])]
-KEY = ("part", "set", "split", "seed", "epochs", "method")
+KEY = ("part", "set", "split", "seed", "epochs", "rows", "method")
 FEW = 40  # rows or images of each part of a quick look
 
 
@@ -173,11 +173,13 @@ def train_tables(part: str, runs: Sequence[Run]) -> list[dict[str, Any]]:
     seconds, lines = (time.perf_counter() - start) / len(runs), []
     network = build().to(DEVICE).eval()
     for run, method, one in zip(runs, methods, trained, strict=True):
-        known, unseen = (finite(logits_of(network, one.weights, X)) for X, _ in here[1:3])
-        epoch = best_epochs(one)["metric"]["epoch"]
-        pick = Pick(epoch, known, unseen, offsets=one.offsets.get("metric"))
+        pick = Pick.constant(len(rows.validation[1]), len(rows.test[1]), rows.classes)
+        if best := best_epochs(one):
+            known, unseen = (finite(logits_of(network, one.weights, X)) for X, _ in here[1:3])
+            now = one.offsets.get("metric")
+            pick = Pick(best["metric"]["epoch"], known, unseen, offsets=now)
         scores = decided(pick, method, rows.validation[1], rows.test[1], metric)
-        lines.append(line(part, run, metric, seconds, epoch=epoch, **scores))
+        lines.append(line(part, run, metric, seconds, epoch=pick.epoch, **scores))
     return lines
 
 
@@ -322,7 +324,8 @@ def line(part: str, run: Run, metric: str, seconds: float, **found: Any) -> dict
 
 
 def key(part: str, run: Run) -> tuple[Any, ...]:
-    return part, run.dataset, run.split_seed, run.seed, run.epochs, run.method
+    """What tells runs apart, in the order of `KEY`."""
+    return part, run.dataset, run.split_seed, run.seed, run.epochs, run.rows, run.method
 
 
 def recorded(path: Path) -> list[dict[str, Any]]:
@@ -357,7 +360,7 @@ def units(part: str, runs: Iterable[Run]) -> list[list[Run]]:
     """Group what trains together: the methods of a split of a table, else each run by itself."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
-        found.setdefault(key(part, run)[: 5 if part == "tables" else None], []).append(run)
+        found.setdefault(key(part, run)[: -1 if part == "tables" else None], []).append(run)
     return list(found.values())
 
 
@@ -366,12 +369,17 @@ def results(asked: argparse.Namespace, todo: list[list[Run]]) -> Iterator[dict[s
     end = time.monotonic() + asked.seconds
     train = train_tables if asked.part == "tables" else train_labels
     one_thread = {"initializer": torch.set_num_threads, "initargs": (1,)}
+    units, running = iter(todo), set()
     with ProcessPoolExecutor(asked.processes, get_context("spawn"), **one_thread) as pool:
-        futures = [pool.submit(train, asked.part, unit) for unit in todo]
-        for future in as_completed(futures):
-            if time.monotonic() > end:
-                pool.shutdown(wait=False, cancel_futures=True)
-            if not future.cancelled():
+        while True:
+            while len(running) < asked.processes and time.monotonic() < end:
+                if (unit := next(units, None)) is None:
+                    break
+                running.add(pool.submit(train, asked.part, unit))
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
                 yield from future.result()
 
 
@@ -383,7 +391,7 @@ def summary(path: Path) -> str:
             index=["set", "split", "seed", "epochs"], columns="method", values=["argmax", "tuned"]
         ).dropna()
         by_set = 100 * wide.groupby("set").mean().mean().unstack(0)
-        if "training_accuracy" in lines:
+        if part == "tail":
             by_set["training"] = 100 * lines.groupby("method")["training_accuracy"].mean()
         told.append(f"{part}: {len(wide)} trainings of a method\n{by_set.round(2).to_string()}")
     return "\n\n".join(told)

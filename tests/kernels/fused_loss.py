@@ -49,8 +49,10 @@ def counting_in_part():
 
 def separately(loss, logits, target, weight):
     """The loss by the path that it takes where there are no kernels."""
-    batch = Batch.of(loss.rows(logits, target, weight))
-    return loss.value(batch).to(batch.weight.dtype)
+    rows = loss.rows(logits, target, weight)
+    to_come = getattr(loss, "_as_to_come", lambda given: given)(rows)
+    batch = Batch.of(to_come)
+    return loss.value(batch).to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def assert_one_is_as_several(loss, twin, batches, *, atol, rtol=0.0):

@@ -14,8 +14,7 @@ from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
-
-cpu: Any = None
+from evalign.kernels import cpu
 
 
 class Settings(NamedTuple):
@@ -57,10 +56,9 @@ class _SoftSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: Settings) -> Tensor:
         # The temperature and the shift may be changed in place before the backward pass.
-        kept = settings.temperature.clone(), settings.shift, settings.factor
         shift = None if settings.shift is None else settings.shift.clone()
-        ctx.settings = settings._replace(temperature=kept[0], shift=shift)
-        ctx.rows = rows._replace(logits=logits.detach())
+        ctx.settings = settings._replace(temperature=settings.temperature.clone(), shift=shift)
+        ctx.task, ctx.ignore_index = rows.task, rows.ignore_index
         if logits.is_cuda:
             from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
@@ -71,15 +69,15 @@ class _SoftSums(torch.autograd.Function):
             of_classes, cross, of_rows = cpu.forward(*ctx.batch, *step)
             number = (ctx.batch[2] > 0).sum()
             sums = torch.cat([of_classes.flatten(), torch.stack([cross, number]).double()])
-        ctx.save_for_backward(logits, *of_rows)
+        ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)
         return sums
 
     @staticmethod
     def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:
         (of_sums,) = of
-        logits, *of_rows = ctx.saved_tensors
+        logits, target, weight, *of_rows = ctx.saved_tensors
         settings: Settings = ctx.settings
-        rows: GivenRows = ctx.rows._replace(logits=logits)
+        rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # a gradient that will be differentiated again
             return _by_core(rows, settings, of_sums), None, None
         if logits.is_cuda:

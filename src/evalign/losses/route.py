@@ -46,7 +46,7 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
         return "core"
     if logits.is_cuda and _whole(loss, rows):
         return "loss"
-    return "core"
+    return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
 
 
 def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:

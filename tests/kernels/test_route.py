@@ -1,32 +1,28 @@
-"""Whole losses as one function, on the CPU, against `core`, autograd and torch's average."""
+"""The ways of a call, which make no difference: kernels of the CPU against `core` and autograd."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from evalign import Confusion, MetricLoss, metrics
-from evalign.kernels.closed import Sums, closed_form, value_and_slopes
-from evalign.losses import fused
+from evalign import AlignedLoss, MetricLoss, metrics
+from evalign.kernels import cpu
 from tests import tolerances
+from tests.contract.cases import data
+from tests.kernels.agreement import random_batch
 from tests.kernels.fused_loss import (
-    STEMS,
     aligned,
     assert_one_is_as_several,
     counting_in_part,
-    metric_names,
     pairs,
     rows_of,
     separately,
 )
 
-ZERO_DIVISION = (0.0, 1.0, torch.nan)
 ROWS = (
     lambda: MetricLoss("f1_macro"),
     lambda: aligned("multiclass"),
     lambda: aligned("multiclass", class_weight=[3.0, 1.0, 0.2, 5.0]),
+    lambda: aligned("multiclass", class_shares=[0.1, 0.4, 0.3, 0.2]),
 )
 NEAR = {"rtol": 0, "atol": tolerances.SAME}
 
@@ -37,17 +33,18 @@ def assert_same(make, *batches, atol=tolerances.SAME):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Count how often a loss was one function."""
+    """Count how often the kernel ran."""
     count = []
-    forward = fused._forward_on_cpu
-    monkeypatch.setattr(fused, "_forward_on_cpu", lambda *x: count.append(1) or forward(*x))
+    forward = cpu.forward
+    monkeypatch.setattr(cpu, "forward", lambda *x: count.append(1) or forward(*x))
     return count
 
 
-def ordinary_and_hostile(classes=4):
+def ordinary_and_hostile():
     """Yield rows as they come, and rows where some classes have no score."""
-    logits, target, weight = rows_of("multiclass", classes=classes)
+    logits, target, weight = rows_of("multiclass")
     yield logits, target, weight
+    yield counting_in_part()
     certain = logits.clone()
     certain[:, 1] = -1e4
     yield certain, target, weight  # class 1 is neither true nor predicted
@@ -55,147 +52,35 @@ def ordinary_and_hostile(classes=4):
     certain = torch.zeros_like(logits)
     certain[:, 0] = 1e4
     yield certain, target, weight  # one class alone is predicted
-    yield certain, torch.zeros_like(target), None  # and also true
     yield logits, torch.full_like(target, -100), weight  # no rows
     yield logits[:0], target[:0], None
 
 
-# The metric in closed form.
-
-
-@pytest.mark.parametrize("zero_division", ZERO_DIVISION)
-@pytest.mark.parametrize("name", [*metric_names("multiclass"), *STEMS])
-def test_metrics(name, zero_division):
-    batches = ordinary_and_hostile(classes=2 if name in STEMS else 4)
-    assert_same(lambda: MetricLoss(name, zero_division=zero_division), *batches)
-
-
-@pytest.mark.parametrize("name", metric_names("multiclass"))
-def test_a_class_that_counts_in_part(name):
-    assert_same(lambda: MetricLoss(name), counting_in_part())
-
-
-def random_confusion(classes, generator):
-    matrix = 10 * torch.rand(classes, classes, generator=generator, dtype=torch.float64)
-    if classes > 2:
-        matrix[2] = 0  # a class without true rows, which counts in part
-        matrix[:, 2] *= 1e-3
-        matrix[3], matrix[:, 3] = 0, 0  # and one that is not there at all
-    c = Confusion.from_matrix(matrix)
-    rows = torch.tensor(40.0, dtype=torch.float64)
-    return Confusion(c.tp.clone(), c.predicted, c.actual, c.total, rows=rows)
-
-
-@pytest.mark.parametrize("zero_division", ZERO_DIVISION)
-@pytest.mark.parametrize("classes", [2, 5])
-def test_slopes_are_those_of_autograd(classes, zero_division):
-    c = random_confusion(classes, torch.Generator().manual_seed(classes))
-    numbers = Sums(*(x.numpy() for x in (c.tp, c.predicted, c.actual)), float(c.total), 40.0)
-    c.tp.requires_grad_()
-    c.predicted.requires_grad_()
-    names = metric_names("multiclass") + (list(STEMS) if classes == 2 else [])
-    for name in names:
-        metric = replace(metrics.resolve(name), zero_division=zero_division)
-        form = closed_form(metric)
-        assert form is not None, name
-        expected = metric(c)
-        parts = torch.autograd.grad(expected, (c.tp, c.predicted), materialize_grads=True)
-        slopes = torch.stack(parts).numpy()
-        value, ours = value_and_slopes(form, numbers)
-        np.testing.assert_allclose(value, expected.item(), rtol=0, atol=tolerances.SAME)
-        ours, slopes = (_by_label(each, numbers.actual > 0) for each in (ours, slopes))
-        np.testing.assert_allclose(ours, slopes, rtol=0, atol=tolerances.SAME, err_msg=name)
-
-
-def _by_label(slopes, occurs):
-    """What a label gains for a row of each true class, beside the mean of all labels.
-
-    A row gives away all its weight: one number more for all labels changes nothing.
-    """
-    gains = (slopes[1] + np.diag(slopes[0]))[occurs]
-    return gains - gains.mean(1, keepdims=True)
-
-
-@pytest.mark.parametrize("name", ["matthews_corrcoef", "cohen_kappa"])
-def test_slopes_of_very_heavy_rows(name):
-    c, form = (
-        random_confusion(2, torch.Generator().manual_seed(0)),
-        closed_form(metrics.resolve(name)),
-    )
-    assert form is not None
-    slopes = []
-    for scale in (1.0, 1e200):
-        tp, predicted, actual = (scale * x.numpy() for x in (c.tp, c.predicted, c.actual))
-        slopes.append(
-            scale * value_and_slopes(form, Sums(tp, predicted, actual, actual.sum(), 40))[1]
-        )
-    np.testing.assert_allclose(slopes[1], slopes[0], rtol=tolerances.SAME)
-
-
-class Half(metrics.FBeta):
-    """A metric of a user, who builds on one of ours."""
-
-    def score(self, c):
-        return super().score(c) / 2
-
-
-def test_without_a_closed_form(calls):
-    """They are computed by `core`'s path, with the same checks, and learn."""
-    own = lambda c: (c.tp / c.actual.clamp(min=1)).mean()  # noqa: E731
-    logits, target, weight = rows_of("multiclass")
-    for metric in (
-        "g_mean",
-        "fowlkes_mallows_macro",
-        metrics.FBeta(average="macro", labels=(0, 2)),
-        metrics.FBeta(beta=[1, 2, 1, 0.5], average="macro"),
-        metrics.CohenKappa(weights="linear"),
-        Half(average="macro"),
-        own,
-    ):
-        leaf = logits.clone().requires_grad_()
-        MetricLoss(metric)(leaf, target, sample_weight=weight).backward()
-        assert leaf.grad.abs().sum() > 0
-    assert not calls
-    MetricLoss("f1_macro")(logits, target)
+@pytest.mark.parametrize("make", ROWS)
+def test_kernel_and_core_give_one_loss(make, calls):
+    assert_same(make, *ordinary_and_hostile())
     assert calls
 
 
-# The running average.
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: MetricLoss("f1_macro", statistics="running", momentum=0.3),
-        lambda: MetricLoss("matthews_corrcoef", statistics="running"),
-        lambda: MetricLoss("f1_macro", statistics="running", zero_division=torch.nan),
-        lambda: aligned("multiclass"),
-    ],
-)
 @pytest.mark.parametrize("order", ["good first", "NaN first", "empty first"])
-def test_running_average(make, order):
+@pytest.mark.parametrize("make", [lambda: MetricLoss("f1_macro", momentum=0.3), *ROWS[1:]])
+def test_state_of_several_batches(make, order):
     good = [rows_of("multiclass", seed=seed) for seed in range(3)]
     logits, target, weight = good[0]
     empty = logits, torch.full_like(target, -100), weight
     broken = logits.clone(), target, weight
-    broken[0][1, 2] = torch.nan
+    broken[0][3, 2] = torch.nan
     batches = [good[0], empty, broken, good[1], good[2]]
     if order != "good first":
         batches.insert(0, broken if order == "NaN first" else empty)
     assert_same(make, *batches)
 
 
-# Steps and rows.
-
-
-@pytest.mark.parametrize("heaviside", ["linear", "sigmoid"])
-@pytest.mark.parametrize("temperature", [1e-3, 0.2, 0.4])
-def test_steps(heaviside, temperature):
-    settings = {"heaviside": heaviside, "temperature": temperature}
-    batches = [rows_of("multiclass", images=images) for images in (False, True)]
-    # A ramp of T = 1e-3 rises by some hundred in p, and so does its rounding.
-    atol = tolerances.SAME if temperature > 0.1 else tolerances.REFERENCE
-    assert_same(lambda: MetricLoss("f1_macro", **settings), *batches, atol=atol)
+def test_a_metric_of_the_user_and_others_without_a_closed_form(calls):
+    own = lambda c: (c.tp / c.actual.clamp(min=1)).mean()  # noqa: E731
+    for metric in ("g_mean", metrics.FBeta(average="macro", labels=(0, 2)), own):
+        assert_same(lambda: AlignedLoss(metric), rows_of("multiclass"))  # noqa: B023
+    assert calls
 
 
 def layouts():
@@ -264,17 +149,12 @@ def test_a_class_ruled_out_beside_a_cross_entropy():
         assert_same(make, (logits, target, weight))
 
 
-# What happens between and after the passes.
+def squared_slope(loss, logits):
+    (slope,) = torch.autograd.grad(3 * loss, logits, create_graph=True)
+    return slope.detach(), torch.autograd.grad(slope.square().sum(), logits)[0]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        *ROWS,
-        lambda: MetricLoss("matthews_corrcoef", heaviside="sigmoid"),
-        lambda: MetricLoss("f1_macro", statistics="running"),
-    ],
-)
+@pytest.mark.parametrize("make", [*ROWS, lambda: MetricLoss("f1_macro", momentum=0.1)])
 def test_second_derivative(make):
     loss, twin = pairs(make)
     for seed in range(2):  # the second batch is not the average
@@ -287,11 +167,6 @@ def test_second_derivative(make):
             assert_close(a, b, **NEAR)
 
 
-def squared_slope(loss, logits):
-    (slope,) = torch.autograd.grad(3 * loss, logits, create_graph=True)
-    return slope.detach(), torch.autograd.grad(slope.square().sum(), logits)[0]
-
-
 @pytest.mark.parametrize("again", [False, True])
 def test_temperature_of_the_forward_pass_holds(again):
     logits, target, weight = rows_of("multiclass")
@@ -299,7 +174,7 @@ def test_temperature_of_the_forward_pass_holds(again):
     loss = aligned("multiclass").eval()
     expected, value = (loss(logits, target, sample_weight=weight) for _ in range(2))
     (expected,) = torch.autograd.grad(expected, logits, create_graph=again)
-    loss.metric_loss.set_temperature(0.01)
+    loss.set_temperature(0.01)
     assert torch.equal(torch.autograd.grad(value, logits, create_graph=again)[0], expected)
 
 
@@ -315,7 +190,48 @@ def test_rows_changed_before_the_backward_pass_are_refused(changed):
         value.backward()
 
 
-# What `core` computes.
+@pytest.mark.parametrize(
+    ("data_of", "settings"),
+    [
+        ("probabilities", {"metric": "f1_macro", "task": "multiclass"}),
+        ("multiclass", {"metric": metrics.CohenKappa(weights="linear")}),
+        ("multiclass", {"metric": "f1_macro", "heaviside": "sigmoid"}),
+        ("binary", {"metric": "f1"}),
+        ("multilabel", {"metric": "f1_macro"}),
+    ],
+    ids=["class probabilities", "full matrix", "another step", "binary", "multilabel"],
+)
+def test_what_core_computes(data_of, settings, calls):
+    logits, target = data("multiclass" if data_of == "probabilities" else data_of)
+    if data_of == "probabilities":
+        target = torch.nn.functional.one_hot(target).double()
+    MetricLoss(**settings)(logits.requires_grad_(), target).backward()
+    assert not calls
+    assert logits.grad.abs().sum() > 0
+
+
+def test_gradient_of_the_weights_is_cores(calls):
+    logits, target = data("multiclass")
+    weight = torch.ones(len(target), dtype=torch.float64, requires_grad=True)
+    MetricLoss("f1_macro")(logits, target, sample_weight=weight).backward()
+    assert not calls
+    assert weight.grad.abs().sum() > 0
+
+
+def test_keeps_one_of_the_size_of_the_logits():
+    """Cross-entropy does the same; the kernels of a GPU keep none, see `tests/device`."""
+    logits, target, *_ = random_batch(64, 500, dtype=torch.float32)
+    logits.requires_grad_()
+    kept = {}
+
+    def keep(x):
+        kept[x.untyped_storage().data_ptr()] = x.numel()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        MetricLoss("f1_macro")(logits, target)
+    kept.pop(logits.untyped_storage().data_ptr())
+    assert sum(kept.values()) < 64 * 500 + 20 * 64 + 50 * 500  # and numbers a row, and a class
 
 
 class Named(torch.Tensor):

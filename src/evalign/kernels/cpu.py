@@ -1,0 +1,194 @@
+"""The soft sums of a multiclass batch and their gradient on the CPU, in torch operations.
+
+Let 1 and 2 be the largest logits of a row. With e_c = exp(z_c − z_1), rest = Σ_{c≠1} e_c and
+τ = (p_1 + p_2) / 2 ≤ ½, every class but the largest lies at or below τ. So the linear step has two
+pieces in q = p / τ, with the same constants for every row, and a third one for p_1 alone.
+Memberships are normalised to sum to 1, so a step may have any unit: the smaller slope is 1 here.
+
+Blocks (classes, rows) stay in the cache. Masks are floats, because a boolean result takes five
+times as long and the index of a maximum ten times.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from evalign.core.heaviside import OUTER_SHARE
+
+BLOCK = 2**18  # numbers: larger blocks leave the cache, in smaller ones the calls themselves cost
+MANY = 64  # classes that stay side by side in a block where the logits have them so
+COLDEST = 1e-20  # a step at a lower temperature is the same, and its unit would overflow
+
+
+class Step:
+    """`core.heaviside.tempered` at τ ≤ ½, in x ∝ p / τ."""
+
+    def __init__(self, temperature: float, dtype: torch.dtype) -> None:
+        self.height, eps = max(temperature, COLDEST), torch.finfo(dtype).eps
+        self.width = min(max(2.5 * self.height, eps), 1 - OUTER_SHARE)
+        self.outer = max(1 - 2.5 * self.height, OUTER_SHARE)
+        flat, self.steep = self.height / self.outer, (0.5 - self.height) / self.width
+        self.one, self.edge, self.bends_up = 1.0, self.outer, self.steep > flat
+        if self.bends_up:  # the ramp's ends have this precision: so H(τ) is ½, however steep it is
+            ulps = self.width // (eps / 2)
+            self.one = round(ulps / self.width) * (eps / 2)
+            self.edge = self.one - ulps * (eps / 2)
+        low, high = sorted((flat, self.steep))
+        self.unit, self.extra = low / self.one, high / low - 1
+
+    def scale(self, half: Tensor) -> Tensor:
+        """x / e, given half = τ / p_1."""
+        return self.one / half
+
+    def of(self, x: Tensor, out: Tensor) -> Tensor:
+        # The smaller slope and what the larger one adds: their sum is as exact as the larger one.
+        if self.bends_up:
+            torch.sub(x, self.edge, out=out).relu_()
+        else:
+            torch.clamp(x, max=self.edge, out=out)
+        return torch.add(x, out, alpha=self.extra, out=out)
+
+    def of_largest(self, second: Tensor, rest: Tensor, half: Tensor) -> list[Tensor]:
+        """H of the largest, and its slopes by second = e_2 and rest."""
+        h = self.of(self.scale(half), torch.empty_like(half))
+        past, above = half < 1 / (1 + self.width), rest - second + self.outer * half
+        line = self.height / self.unit / above
+        ramp, by_above = -0.5 * self.steep / self.unit / half**2, line * rest / above
+        h = torch.where(past, 1 / self.unit - line * rest, h)
+        by_second = torch.where(past, (0.5 * self.outer - 1) * by_above, ramp)
+        return [h, by_second, torch.where(past, by_above - line, 0)]
+
+    def pull(self, x: Tensor, h: Tensor, of_h: Tensor, half: Tensor) -> Tensor:
+        """Turn the gradient of H into that of log x, and return that of second.
+
+        Overwrites h. The result is 0 at the largest, where x is.
+        """
+        steeper = (torch.gt if self.bends_up else torch.le)(x, self.edge, out=h)
+        of_h *= torch.addcmul(x, steeper, x, value=self.extra, out=h)
+        return of_h.sum(0) * -0.5 / half
+
+
+def forward(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    temperature: float,
+    shift: Tensor | None = None,
+    factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Sums (5, C) in float64, the cross-entropy, and what `backward` needs.
+
+    The sums are soft true positives, soft predicted, actual, hard true positives, hard predicted.
+    Rows of weight 0 add nothing, whatever their logits. In other rows an infinite or NaN logit
+    makes the sums NaN, unless it is −inf and rules a class out.
+
+    Args:
+        logits: (images, classes, positions) in any layout; a matrix has one position.
+        target: class indices (images, positions).
+        weight: (images, positions), in the precision of the computation.
+        shift: added to the logits in the cross-entropy; None for no cross-entropy.
+        factor: weights of the classes in the cross-entropy; None for 1.
+    """
+    step, classes = Step(temperature, weight.dtype), logits.shape[1]
+    kept = weight.new_empty(9, weight.numel()), weight.new_empty(logits.numel())
+    later = torch.arange(classes - 1, -1, -1).to(weight).unsqueeze(1)
+    sums, cross = torch.zeros(5, classes).double(), torch.zeros(()).double()
+    for z, rows, x, h, _ in _blocks(logits.detach(), kept[1]):
+        y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
+        x.view(z.shape).copy_(z)
+        top = x.amax(0)
+        if not math.isfinite(top.sum()):  # a mistake, not certainty: it stays visible, as NaN
+            lost = ~top.isfinite()
+            x[:, lost] = torch.where(w[lost] == 0, 0, torch.nan).to(w)
+            top = x.amax(0)
+        x -= top
+        # Of equal ones the first is the largest: it has the most classes after it.
+        mask = torch.eq(x, 0, out=h).mul_(later)
+        one = (later[0] - mask.amax(0)).long().unsqueeze(0)
+        at_y, partition = x.gather(0, y)[0], top
+        x.exp_()
+        if shift is not None:
+            partition = shift.exp().to(w) @ x
+            heavy = w if factor is None else w * factor.to(w)[y[0]]
+            # A row without weight may have its class ruled out: 0·∞ is 0 here.
+            terms = torch.where(w == 0, 0, heavy * (partition.log() - at_y))
+            cross += terms.sum(dtype=torch.float64)
+        x.scatter_(0, one, 0)
+        second, rest = x.amax(0), x.sum(0)
+        half = 0.5 + 0.5 * second
+        first, *slopes = step.of_largest(second, rest, half)
+        x *= step.scale(half)
+        step.of(x, out=h).scatter_(0, one, first.unsqueeze(0))
+        total, right = h.sum(0), h.gather(0, y)[0]
+        numbers = [one[0], second, rest, first, *slopes, total, right, partition]
+        torch.stack([x.to(w) for x in numbers], out=kept[0][:, rows])
+        # Right and wrong are summed apart: a difference would round off a few false positives.
+        sums[1] += h.scatter_(0, y, 0) @ (w / total)
+        masses = w * (right / total), w, w * (y == one)[0], w
+        for i, index, mass in zip((0, 2, 3, 4), (y, y, y, one), masses, strict=True):
+            sums[i] += torch.bincount(index[0], mass.double(), classes)
+    if shift is not None:
+        cross -= (sums[2] if factor is None else sums[2] * factor) @ shift
+    sums[3:] += 0 * sums[1]  # NaN of the soft sums is seen in the hard ones too
+    sums[1] += sums[0]
+    return sums, cross, kept
+
+
+def backward(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    temperature: float,
+    kept: tuple[Tensor, ...],
+    of_tp: Tensor,
+    of_predicted: Tensor,
+    of_cross: float,
+    shift: Tensor | None = None,
+    factor: Tensor | None = None,
+) -> Tensor:
+    """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
+    step, gradient = Step(temperature, weight.dtype), torch.empty_like(logits)
+    of_tp, of_predicted = of_tp.to(weight), of_predicted.to(weight)
+    for result, rows, x, h, grad in _blocks(gradient, kept[1]):
+        y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
+        one, second, rest, first, by_second, by_rest, total, right, partition = kept[0][:, rows]
+        one, extra, half = one.long()[None], of_tp[y], 0.5 + 0.5 * second
+        scale = step.scale(half)
+        step.of(x, out=h).scatter_(0, one, first[None])
+        # H is normalised by its sum: only what differs from the row's mean counts.
+        mean = (of_predicted @ h + extra[0] * right) / total
+        torch.sub(of_predicted[:, None], mean, out=grad)
+        of_first = grad.scatter_add_(0, y, extra).gather(0, one)[0]
+        of_second = step.pull(x, h, grad, half) + of_first * by_second
+        of_rest = of_first * by_rest
+        seconds = torch.eq(x, second * scale, out=h)  # equal ones share the slope
+        grad.addcmul_(seconds, second * of_second / seconds.sum(0))
+        if shift is None:
+            grad.addcmul_(x, of_rest / scale)
+        else:
+            cross = of_cross * total if factor is None else of_cross * total * factor.to(w)[y[0]]
+            odds, per_partition = shift.exp().to(w), cross / partition / scale
+            of_e = torch.mul(odds[:, None], per_partition, out=h).add_(of_rest / scale)
+            grad.addcmul_(x, of_e).scatter_add_(0, y, -cross * (y != one))
+        # The slopes of a row sum to 0.
+        grad.scatter_(0, one, -grad.sum(0, keepdim=True)).mul_(w / total)
+        result.copy_(grad.view(result.shape))
+    return gradient
+
+
+def _blocks(images: Tensor, kept: Tensor) -> Iterator[tuple[Tensor, slice, Tensor, Tensor, Tensor]]:
+    """Parts (classes, images, positions) of images, their rows, and (classes, rows) of `kept` and
+    of memory for two more.
+    """
+    _, classes, positions = images.shape
+    length, stop = max(1, BLOCK // classes), 0
+    beside = classes >= MANY and torch.empty_like(images, device="meta").stride(1) == 1
+    memory = kept.new_empty(2, min(length * classes, kept.numel()))
+    for several in images.split(max(1, length // max(1, positions))):
+        for part in several.split(length, 2):
+            start, stop = stop, stop + part[:, 0].numel()
+            flat = kept[start * classes : stop * classes], *memory[:, : part.numel()]
+            views = (x.view(-1, classes).t() if beside else x.view(classes, -1) for x in flat)
+            yield part.swapaxes(0, 1), slice(start, stop), *views

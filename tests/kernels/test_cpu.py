@@ -1,0 +1,84 @@
+"""The sums and gradients on the CPU against `core` in float64 and `cross_entropy`."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from evalign import Confusion
+from evalign.core.batch import Batch
+from evalign.core.membership import multiclass
+from evalign.kernels import cpu
+from tests import tolerances
+from tests.kernels.agreement import random_batch
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+TEMPERATURES = (1e-9, 1e-6, 0.05, 0.2, 0.3, 0.4)
+
+
+def by_kernel(logits, target, weight, slopes, temperature, *adjustment):
+    """Compute sums, cross-entropy and gradient of logits (B, C, P)."""
+    batch = logits, target, weight, temperature
+    sums, cross, kept = cpu.forward(*batch, *adjustment)
+    assert sums.dtype == cross.dtype == torch.float64
+    gradient = cpu.backward(*batch, kept, *slopes[:2], slopes[2, 0].item(), *adjustment)
+    assert gradient.dtype == logits.dtype
+    assert gradient.stride() == torch.empty_like(logits).stride()
+    return sums, cross, gradient
+
+
+def by_core(logits, target, weight, slopes, temperature, shift=None, factor=None):
+    """Compute the same by the reference, in the precision of the weights."""
+    logits = logits.detach().to(weight.dtype, copy=True).requires_grad_()
+    z, y, w = logits.transpose(1, 2).flatten(0, 1), target.flatten(), weight.flatten()
+    t = torch.tensor(temperature, dtype=torch.float64)
+    soft = multiclass(z, temperature=t)
+    hard = F.one_hot(z.argmax(1), z.shape[1]).to(w)
+    soft, hard = (Confusion.from_membership(Batch("multiclass", z, y, w), x) for x in (soft, hard))
+    cross = torch.zeros((), dtype=torch.float64)
+    if shift is not None:
+        terms = F.cross_entropy(
+            z + shift.to(z), y, None if factor is None else factor.to(z), reduction="none"
+        )
+        cross = (w * terms).sum(dtype=torch.float64)
+    total = soft.tp @ slopes[0] + soft.predicted @ slopes[1] + cross * slopes[2, 0]
+    (gradient,) = torch.autograd.grad(total, logits)
+    sums = torch.stack([soft.tp, soft.predicted, soft.actual, hard.tp, hard.predicted])
+    return sums.detach(), cross.detach(), gradient
+
+
+def assert_agrees(batch, temperature, *adjustment, gradient=True):
+    """Require the error of the reference in the precision of the batch, and a margin."""
+    logits, _, weight, slopes = batch
+    ours = by_kernel(*batch, temperature, *adjustment)
+    reference = by_core(*batch, temperature, *adjustment)
+    exact = by_core(logits, batch[1], weight.double(), slopes, temperature, *adjustment)
+    margin, mass = tolerances.KERNEL[weight.dtype], weight.sum().item()
+    # Where the gradient vanishes, its scale is that of the terms that cancelled. Half precision
+    # then rounds it.
+    scale = exact[2].norm().item() + slopes.norm().item() * weight.norm().item()
+    rounding = (exact[2].to(logits.dtype) - exact[2]).norm().item()
+    sizes = mass, mass + exact[1].item(), scale + 2 * rounding / margin
+    for x, near, true, size in zip(ours[: 2 + gradient], reference, exact, sizes, strict=False):
+        assert x.isfinite().all()
+        assert (x - true).norm() <= 2 * (near - true).norm() + margin * size
+    torch.testing.assert_close(ours[0][2:], exact[0][2:], rtol=margin, atol=margin)
+
+
+def images(batch):
+    logits, target, weight, slopes = batch
+    return logits.unsqueeze(2), target.unsqueeze(1), weight.unsqueeze(1), slopes
+
+
+def adjustment(classes):
+    return torch.linspace(-2, 3, classes).double(), torch.linspace(0.5, 2, classes).double()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_agrees(temperature, dtype):
+    for rows, classes in [(0, 4), (1, 2), (7, 2), (64, 3), (33, 17), (5, 1000), (3000, 10)]:
+        for scale in (0.1, 3.0):
+            batch = images(random_batch(rows, classes, scale=scale, dtype=dtype))
+            assert_agrees(batch, temperature)
+            assert_agrees(batch, temperature, adjustment(classes)[0])
+            assert_agrees(batch, temperature, *adjustment(classes))
