@@ -9,7 +9,6 @@ from sklearn.metrics import confusion_matrix, recall_score
 
 from evalign import Confusion, metrics
 from evalign.core.constraints import parse, undefined_without_rows
-from evalign.core.groups import stacked
 from tests.tolerances import SAME
 
 Y = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -137,21 +136,19 @@ def test_a_gap_is_the_largest_value_minus_the_smallest(name):
     for text in (f"gap({name}[2]) <= 0.25", f" gap ( {name}[dog, or wolf] )<=0.25"):
         (constraint,) = parse(text, ["cat", "ant", "dog, or wolf"] if "dog" in text else None)
         assert constraint.name == f"gap({name}[2])"
-        found = constraint.slack(THREE, stacked(PARTS)).item()
+        found = constraint.slack(THREE, PARTS).item()
         assert found == pytest.approx(0.25 - (max(values) - min(values)), abs=SAME)
     (mean,) = parse(f"gap({name}_macro) <= 1")
-    assert 0 <= mean.slack(THREE, stacked(PARTS)) <= 1
+    assert 0 <= mean.slack(THREE, PARTS) <= 1
 
 
 def test_a_group_without_rows_of_the_class_does_not_count():
     (constraint,) = parse("gap(recall[1]) <= 0.5")
     labels, truth = torch.tensor([0, 1]), torch.tensor([0, 2])
     without = Confusion.from_predictions(labels, truth, num_classes=3, matrix=True)
-    assert constraint.slack(THREE, stacked([*PARTS, without])) == constraint.slack(
-        THREE, stacked(PARTS)
-    )
-    assert constraint.slack(THREE, stacked([without])) == 0.5
-    assert constraint.slack(THREE, stacked(PARTS[:1])) == 0.5
+    assert constraint.slack(THREE, [*PARTS, without]) == constraint.slack(THREE, PARTS)
+    assert constraint.slack(THREE, [without]) == 0.5
+    assert constraint.slack(THREE, PARTS[:1]) == 0.5
 
 
 def test_a_gap_has_a_slope_without_nan():
@@ -159,11 +156,11 @@ def test_a_gap_has_a_slope_without_nan():
     matrices.requires_grad_()
     parts = [Confusion.from_matrix(matrix) for matrix in matrices]
     (constraint,) = parse("gap(recall) <= 0.1")
-    (slope,) = torch.autograd.grad(constraint.slack(sum(parts), stacked(parts)), matrices)
+    (slope,) = torch.autograd.grad(constraint.slack(sum(parts), parts), matrices)
     # The gap is 4/5 − 3/6; the slack falls with the first recall and rises with the second.
     expected = [[0, 0, 4 / 25, -1 / 25], [0, 0, -3 / 36, 3 / 36], [0, 0, 0, 0]]
     assert slope.flatten(1).tolist() == [pytest.approx(row) for row in expected]
-    assert constraint.slack(sum(parts) * torch.nan, stacked(parts)).isnan()
+    assert constraint.slack(sum(parts) * torch.nan, parts).isnan()
 
 
 def test_a_gap_needs_groups():

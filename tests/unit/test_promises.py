@@ -12,7 +12,6 @@ from scipy.stats import beta, binom, binomtest, norm
 
 from evalign import Confusion, DecisionFitter, fit_decision
 from evalign.core.constraints import parse
-from evalign.core.groups import stacked
 from evalign.decisions import DecisionRule
 from evalign.decisions.objective import Objective
 from evalign.decisions.p_values import (
@@ -183,7 +182,7 @@ def test_standard_errors_are_those_of_resampling(name):
 
     def drawn_slack(matrices):
         confusions = [Confusion.from_matrix(matrix) for matrix in matrices]
-        return constraint.slack(sum(confusions), stacked(confusions))
+        return constraint.slack(sum(confusions), confusions)
 
     matrices = torch.from_numpy(np.stack(drawn, 1)).double().view(5000, -1, 2, 2)
     values = torch.vmap(drawn_slack)(matrices)
@@ -350,7 +349,7 @@ def met(constraint, labels, y, groups, classes):
     def of(rows):
         return Confusion.from_predictions(labels[rows], y[rows], num_classes=classes, matrix=True)
 
-    parts = stacked([of(groups == k) for k in groups.unique()])
+    parts = [of(groups == k) for k in groups.unique()]
     whole = of(torch.ones_like(y, dtype=torch.bool))
     return all(each.slack(whole, parts) >= -SAME for each in parse(constraint))
 

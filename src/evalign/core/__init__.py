@@ -1,7 +1,8 @@
 """The mathematics, as pure functions of tensors.
 
-From low to high: `text`, `checks` (errors), `input_warnings`, `numerics`, `heaviside`, `rows`
-(what may come in), `batch` (one form of it) and `indices` (of predicted labels), `membership`,
-`confusion`, `groups`, `metrics`, `constraints`, `curves` (over thresholds), `theory`. `estimates`
-and `resampling` give intervals. May import torch, but not its Modules or process groups.
+From low to high: `text`, `checks` (errors), `input_warnings`, `numerics`, `heaviside`, `values` and
+`rows` (checks of logits, targets and weights), `batch` (their canonical form), `membership`,
+`confusion`, `metrics`, `constraints`, `curves` (over thresholds), `theory`. `estimates`
+and `resampling` compute confidence intervals. May import torch, but not its Modules or process
+groups.
 """

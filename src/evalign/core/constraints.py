@@ -11,7 +11,6 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, Metric, resolve
 from evalign.core.metrics.base import NamedMetric
 from evalign.core.metrics.names import with_averages
@@ -127,28 +126,28 @@ class Constraint:
         """What is bounded, as it was given, which may be by the name of a class."""
         return self.text.rpartition("=")[0][:-1].strip()
 
-    def value(self, c: Confusion, groups: Confusion | None = None) -> Tensor:
+    def value(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
         """What is bounded.
 
         Args:
             c: the confusion of all rows.
-            groups: those of each group (`core.groups`), of which a gap is the largest value minus
-                the smallest. A group does not count where the metric is 0/0, as recall is without
-                a row of the class. Where none counts, the gap is 0.
+            groups: the confusion of each group; the gap is their largest value minus the smallest.
+                A group whose metric is 0/0, such as recall without a row of the class, is left
+                out. Without any group the gap is 0.
         """
         if not self.gap:
             return self.metric(c)
         if groups is None:
             allowed, cure = f"be given for {self.text!r}", "Pass groups=, a group for each row."
             raise ValueError(complaint(self.owner, "groups", allowed, None, cure))
-        values = of_each(self.metric, groups)
+        values = torch.stack([self.metric(group) for group in groups])
         counted = ~values.isnan()
         most = torch.where(counted, values, -torch.inf).amax(0)
         least = torch.where(counted, values, torch.inf).amin(0)
         gap = torch.where(counted.any(0), most - least, 0)
         return torch.where(c.tp.isnan().any(), torch.nan, gap)  # NaN logits stay visible
 
-    def slack(self, c: Confusion, groups: Confusion | None = None) -> Tensor:
+    def slack(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
         """How far it is on the allowed side of its bound; negative on the other side."""
         value = self.value(c, groups)
         return value - self.bound if self.at_least else self.bound - value

@@ -1,6 +1,6 @@
-"""Curves over thresholds: soft counts at many thresholds at once, and what is read off them.
+"""ROC and precision-recall curves of soft counts, and the areas under them.
 
-A curve is a multilabel `Confusion` with one dimension more: `tp` and `predicted` have the shape
+A curve is a multilabel `Confusion` with an extra dimension: `tp` and `predicted` have the shape
 (classes, thresholds), from the highest threshold to the lowest, `actual` and `total` (classes, 1).
 """
 
@@ -12,8 +12,8 @@ from evalign.core.confusion import Confusion
 from evalign.core.membership import Step
 from evalign.core.numerics import safe_ratio, sum_dtype
 
-REACH = 10.0  # of asinh(z), which is a logit of ±11,013: beyond it rows are tied
-FAR = 1e6  # a logit beyond this is as good as this one, and differences stay finite
+REACH = 10.0  # largest threshold in asinh(z), a logit of 11,013; rows beyond it are tied
+FAR = 1e6  # logits are clamped here, so that their differences stay finite
 
 
 def one_of_two(batch: Batch) -> Batch:
@@ -28,7 +28,7 @@ def log_odds(batch: Batch) -> Tensor:
     z = z.to(sum_dtype(z)).clamp(-FAR, FAR)
     if batch.task != "multiclass":
         return z
-    # 1 − p is a difference that cancels for the largest p, whose rest is therefore added up.
+    # For the largest p, 1 − p would cancel, so the other classes are summed instead.
     largest = z.argmax(-1, keepdim=True) == torch.arange(z.shape[-1], device=z.device)
     log_p = z.log_softmax(-1).masked_fill(largest, -1.0)
     others = z.masked_fill(largest, -3 * FAR).logsumexp(-1, keepdim=True)
@@ -36,14 +36,14 @@ def log_odds(batch: Batch) -> Tensor:
 
 
 def soft_counts(batch: Batch, thresholds: int) -> Confusion:
-    """Counts at thresholds τ that are evenly spaced on the scale u = asinh(z).
+    """Counts at thresholds τ evenly spaced in u = asinh(z).
 
-    That scale is linear where logits are small and logarithmic where they are large: the step is
-    as fine as logits usually lie there. A row counts fully where u ≥ τ, and in part at the next
-    threshold above, H = 1 − (τ − u) / width, so that its slope is never lost.
+    This scale is linear for small logits and logarithmic for large ones, so thresholds are dense
+    where logits are. A row counts fully at thresholds τ ≤ u, and in part at the next one above,
+    H = 1 − (τ − u) / width, so that it always has a gradient.
 
-    A row has mass at two neighbouring thresholds only. They are added up first and cumulated then,
-    which costs as much as two thresholds do.
+    Each row adds mass at two neighbouring thresholds only; a cumulative sum does the rest. The cost
+    does not grow with the number of thresholds.
     """
     batch = one_of_two(batch)
     _, y, weight = batch.per_class()
@@ -63,7 +63,7 @@ def soft_counts(batch: Batch, thresholds: int) -> Confusion:
 
 
 def soft_counts_at(batch: Batch, thresholds: Tensor, step: Step) -> Confusion:
-    """Counts at given thresholds of probabilities, from high to low, with a step H(p, τ)."""
+    """Counts at the given probability thresholds, from high to low, with a step H(p, τ)."""
     batch = one_of_two(batch)
     z, y, weight = batch.per_class()
     p = batch.probabilities().view_as(z)
@@ -90,6 +90,6 @@ def average_precision(curve: Confusion) -> Tensor:
 
 
 def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:
-    """The mean over classes that have rows and whose rest has some; 1 where there are none."""
+    """The mean over classes that have both positive and negative rows; 1 if there are none."""
     absent = ((curve.actual <= 0) | (curve.negatives <= 0)).squeeze(-1)  # NaN stays visible
     return safe_ratio(torch.where(absent, 0, score).sum(), (~absent).sum(), fill=1.0)

@@ -1,9 +1,9 @@
-"""A mean over folds and its interval.
+"""Confidence intervals of cross-validation means.
 
-Scores of overlapping training sets are not independent; the corrected variance of Nadeau and
-Bengio, "Inference for the Generalization Error" (Machine Learning 52, 2003), takes that into
-account, here for repeated folds as in Bouckaert and Frank, "Evaluating the Replicability of
-Significance Tests for Comparing Learning Algorithms" (PAKDD 2004).
+Folds share training rows, so their scores are not independent. The variance is corrected after
+Nadeau and Bengio, "Inference for the Generalization Error" (Machine Learning 52, 2003), for
+repeated folds as in Bouckaert and Frank, "Evaluating the Replicability of Significance Tests for
+Comparing Learning Algorithms" (PAKDD 2004).
 """
 
 import math
@@ -14,12 +14,12 @@ import numpy as np
 from scipy import stats
 from scipy.special import expit, logit
 
-SPREAD = 1e-9  # of a mean; less is rounding
+SPREAD = 1e-9  # relative to the mean; less is rounding error
 UNBOUNDED = (-math.inf, math.inf)
 
 
 class Estimate(NamedTuple):
-    """A mean over folds, its 95% interval, and the p-value of the hypothesis that it is 0."""
+    """A mean over folds, its 95% confidence interval, and the p-value of a mean of 0."""
 
     value: float
     low: float
@@ -34,8 +34,8 @@ def estimate(
 
     For n = folds · repetitions values with sample variance s², the variance of the mean is
     (1/n + n_test/n_train) · s², where n_test/n_train = 1/(folds - 1). The test is Student's t with
-    n - 1 degrees of freedom. The plain s²/n ignores that training sets overlap, and finds
-    differences everywhere. Values that are all equal say nothing about their spread: p is then 1.
+    n - 1 degrees of freedom. The naive s²/n ignores that training sets overlap, and finds
+    significant differences everywhere. If all values are equal, p is 1.
 
     Within bounds, the interval is symmetric on the scale of the logit, log((m - a)/(b - m)), where
     by the delta method the error is (b - a)/((m - a)(b - m)) times that of the mean m.

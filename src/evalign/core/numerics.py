@@ -1,6 +1,4 @@
-"""Divisions and roots with finite gradients, weights of any scale, precision, constants on the
-device, and a function of many inputs at once.
-"""
+"""Numerical helpers: ratios and roots with finite gradients, precision, constants, batching."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,10 +29,10 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
 
 
 def part_of(whole: Tensor, part: Tensor) -> Tensor:
-    """A part of a mass: its value not below 0 and not above the whole, its slope as it is.
+    """Clamp the value of `part` to [0, whole], and keep its gradient.
 
-    A part that is a difference of large sums may be rounding alone. Its quotient by a small whole
-    would then be any number.
+    A part computed as a difference of large sums may be nothing but rounding error, and its ratio
+    to a small whole would then be arbitrary.
 
     Examples:
         >>> part_of(torch.tensor(1e-9), torch.tensor(-1e-7))
@@ -45,7 +43,7 @@ def part_of(whole: Tensor, part: Tensor) -> Tensor:
 
 
 def with_mean_one(weight: Weights) -> Weights:
-    """Weights in the same ratios that are 1 on average where they are not 0, if any is not.
+    """Scale weights so that the nonzero ones have mean 1.
 
     They are divided by the largest first, because their sum might overflow.
 
@@ -72,7 +70,7 @@ def upcast(x: Tensor) -> Tensor:
 
 
 def sum_dtype(like: Tensor) -> torch.dtype:
-    """float64, which holds every count exactly; the one backend without it sums in float32."""
+    """The dtype of sums: float64, which holds every count exactly, or float32 on MPS."""
     return torch.float32 if like.device.type == "mps" else torch.float64
 
 
@@ -85,7 +83,7 @@ def full_precision(like: Tensor) -> AbstractContextManager:
 def beside(value: float | Tensor, like: Tensor) -> Tensor:
     """A number or tensor with the dtype and device of `like`.
 
-    A number is filled in on the device, because `torch.as_tensor` would copy it there and wait.
+    A number is filled in on the device: `torch.as_tensor` would copy it there and synchronise.
     """
     if isinstance(value, Tensor):
         return value.to(like)
@@ -107,7 +105,7 @@ _on_devices: dict[tuple[Sequence, torch.dtype, torch.device], Tensor] = {}
 
 
 def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor of fixed numbers beside `like`, copied to a device once: a copy makes it wait."""
+    """A constant tensor on the device of `like`, cached there, because copying synchronises."""
     dtype, device = like.dtype if dtype is None else dtype, like.device
     if torch.compiler.is_compiling() or device.type in ("cpu", "meta"):
         return torch.tensor(values, dtype=dtype, device=device)
@@ -123,7 +121,7 @@ def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None
 
 
 def at_once(function: Callable[..., Tensor], *inputs: Tensor, chunk: int | None = None) -> Tensor:
-    """A function of each row of the inputs: of all at once, or of `chunk` of them, where it can be.
+    """Apply a function to each row of the inputs: by `vmap`, in chunks, or else one by one.
 
     Examples:
         >>> at_once(lambda x: x if x > 0 else -x, torch.tensor([1.0, -2.0]))

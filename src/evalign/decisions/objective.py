@@ -11,7 +11,6 @@ from torch.nn.functional import softplus
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, Infeasible, parse
-from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.core.numerics import at_once
 
@@ -25,7 +24,8 @@ CONFUSIONS_AT_ONCE = 2**15
 SOFTNESS = 0.01
 
 # A function of the confusion of all rows, and of those of each group where there are groups.
-Score = Callable[[Confusion, Confusion | None], Tensor]
+Groups = Sequence[Confusion] | None
+Score = Callable[[Confusion, Groups], Tensor]
 
 
 @dataclass(frozen=True)
@@ -166,26 +166,26 @@ class Objective:
             (slopes,) = torch.autograd.grad(total, points, materialize_grads=True)
         return slopes.nan_to_num(0, 0, 0)
 
-    def _mixed(self, confusion: Confusion, groups: Confusion | None, share: Tensor) -> Tensor:
+    def _mixed(self, confusion: Confusion, groups: Groups, share: Tensor) -> Tensor:
         metric = self._score(confusion, groups)
         if not self.constraints:
             return metric
         violation = SOFTNESS * softplus(-self._slack(confusion, groups) / SOFTNESS)
         return (1 - share) * metric - share * violation
 
-    def _score(self, c: Confusion, groups: Confusion | None) -> Tensor:
+    def _score(self, c: Confusion, groups: Groups) -> Tensor:
         if self.score is not None:
             return self.score(c, groups)
         return self.metric(c) if self.metric.greater_is_better else -self.metric(c)
 
-    def _slack(self, c: Confusion, groups: Confusion | None) -> Tensor:
+    def _slack(self, c: Confusion, groups: Groups) -> Tensor:
         """The smooth minimum of the slacks: at least 0 only where all constraints are met."""
         slacks = self._slacks(c, groups)
         if len(slacks) == 1:
             return slacks[0]
         return -SOFTNESS * (-slacks / SOFTNESS).logsumexp(0)
 
-    def _slacks(self, c: Confusion, groups: Confusion | None) -> Tensor:
+    def _slacks(self, c: Confusion, groups: Groups) -> Tensor:
         """The slack of each constraint, as a share of the range of its metric."""
         slacks = [each.slack(c, groups) / _range(each.metric) for each in self.constraints]
         return torch.stack(slacks)
@@ -193,12 +193,12 @@ class Objective:
     def _each(self, function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
         return each_of(lambda x, *rest: function(*self._confusion(x), *rest), confusions, *more)
 
-    def _confusion(self, confusion: Tensor) -> tuple[Confusion, Confusion | None]:
+    def _confusion(self, confusion: Tensor) -> tuple[Confusion, Groups]:
         if self.multilabel:
             return Confusion(*confusion, multilabel=True), None
         if self.groups:
             parts = [Confusion.from_matrix(part) for part in confusion.chunk(self.groups)]
-            return Confusion.from_matrix(self.over_groups(confusion)), stacked(parts)
+            return Confusion.from_matrix(self.over_groups(confusion)), parts
         if not self.compact:
             return Confusion.from_matrix(confusion), None
         tp, predicted, actual = confusion

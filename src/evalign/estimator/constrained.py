@@ -12,7 +12,6 @@ from torch.nn.functional import one_hot
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import OfClass, parse
-from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.decisions import Decision
 from evalign.decisions.fit_rows import FitSettings, check_promise
@@ -36,7 +35,7 @@ def check_constraint(
     FitSettings(owner, metric, decision, constraint=text, classes=names)
     perfect = Confusion.from_matrix(torch.eye(len(names)))
     for each in parse(text, names, owner=owner):
-        each.slack(perfect, stacked([perfect]))  # raises if it is for two classes only
+        each.slack(perfect, [perfect])  # raises if it is for two classes only
 
 
 def gaps_of(

@@ -12,7 +12,6 @@ import torch
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import Estimate, estimate
-from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit_rows import FitSettings
@@ -225,10 +224,11 @@ def _slacks(
             continue
         parts = None
         if groups is not None:
-            parts = stacked([of(own & (groups == group)) for group in np.unique(groups[own])])
+            parts = [of(own & (groups == group)) for group in np.unique(groups[own])]
         for each in constraints:
             strict = replace(each, metric=undefined_without_rows(each.metric))
-            if not each.gap or (parts and of_each(each.metric, parts).isfinite().sum() > 1):
+            counted = [part for part in parts or () if each.metric(part).isfinite()]
+            if not each.gap or len(counted) > 1:
                 result[each.text][place] = strict.slack(of(own), parts).item()
     return result
 
