@@ -14,17 +14,17 @@ import evalign
 from evalign.cli import run
 from evalign.cli.dataset import TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import digest, replacing
 from evalign.cli.findings import cuts, importance
 from evalign.cli.introduction import introduce
 from evalign.cli.labelled import LabelledFrame
 from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.outcome import contents, predictions, shown, tried_models
-from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, write_json
+from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, dump
 from evalign.cli.terminal import Terminal
 from evalign.ensemble import AlignedEnsemble
 from evalign.recipes import chosen_recipe
 from evalign.report import render
+from evalign.store.files import digest
 from evalign.tables.classes import Labels
 from evalign.tables.files import writing
 from evalign.tables.warnings import warn_of_perfect
@@ -91,7 +91,7 @@ def _tested(
     arguments, rule = about["arguments"], models["model"].rule_
     about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table, path = predictions(tested, labels, models), folder / PREDICTIONS
-    with replacing(path) as aside, writing(aside, path) as write:
+    with writing(path, path) as write:
         write(table)
     warn_of_perfect(table, labels.names)
     columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
@@ -109,8 +109,8 @@ def _tested(
         },
     }
     content, result = contents(table, labels, about, arguments["--test"], details)
-    write_json(folder / DETAILS, details)
-    write_json(folder / METRICS, result)
+    dump(folder / DETAILS, details)
+    dump(folder / METRICS, result)
     (folder / REPORT).write_text(render(content, result), encoding="utf-8")
     return result
 

@@ -1,7 +1,6 @@
 """The models that `evalign fit` trains for its options, and their share of its time."""
 
 from argparse import Namespace
-from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -26,7 +25,6 @@ def training_seconds(given: Namespace) -> float | None:
     """Seconds for training, if they are limited; --time counts from the start of the command."""
     if given.time is None:
         return QUICK_TIME if given.quick else None
-    import_module("skops.io")  # saves what is trained, and takes seconds to load
     return max(LEAST, given.time - (monotonic() - given.start) - REPORT)
 
 

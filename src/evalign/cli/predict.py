@@ -6,12 +6,13 @@ import pandas as pd
 
 from evalign.cli.dataset import labelled, reading_of
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import check_other, digest, replacing
+from evalign.cli.files import check_other
 from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes
 from evalign.cli.run import DETAILS, LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import Terminal
 from evalign.core.text import listed
 from evalign.report import render
+from evalign.store.files import digest, replacing
 from evalign.tables.files import TableFile, check_size, is_parquet, writing
 from evalign.tables.warnings import warn_of_few, warn_of_perfect, warn_of_seen
 

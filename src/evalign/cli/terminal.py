@@ -15,8 +15,8 @@ from rich.table import Column, Table
 
 from evalign.cli.errors import UsageError
 from evalign.core.text import counted, visible
+from evalign.store.files import StoreError
 from evalign.tables.files import TableError
-from evalign.training import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
         warnings.showwarning = spoken.warn
         try:
             yield spoken
-        except (CheckpointError, TableError) as error:
+        except (StoreError, TableError) as error:
             raise UsageError(str(error)) from error
 
 
