@@ -50,12 +50,12 @@ class Rate(NamedTuple):
 
     Args:
         of: the sum of a confusion that counts these rows, by class.
-        index: the class.
+        class_index: the class.
         monotone: whether the rate of two classes only rises or only falls with the threshold.
     """
 
     of: str
-    index: int
+    class_index: int
     monotone: bool
 
 
@@ -163,7 +163,8 @@ def rates(constraint: Constraint, seen: CellSums) -> tuple[np.ndarray, np.ndarra
 
     def rate_and_rows(x: Tensor) -> Tensor:
         c = Confusion.from_matrix(x)
-        return torch.stack([constraint.metric(c), getattr(c, rate.of).expand_as(c.tp)[rate.index]])
+        rows = getattr(c, rate.of).expand_as(c.tp)[rate.class_index]
+        return torch.stack([constraint.metric(c), rows])
 
     mass, squares = (each_of(rate_and_rows, x[:, 0]).cpu().numpy() for x in seen.whole())
     value, whole = np.clip(mass[:, 0], 0, 1), mass[:, 1]
@@ -192,8 +193,8 @@ def lacking(
         value, rows, bound = (float(np.ravel(x)[0]) for x in rates(constraint, seen) or ())
         needed, classes = rows_needed(value, bound, level), seen.mass.shape[-1]
         words = [f"class {name!r}" for name in names or range(classes)]
-        own = words[rate.index]
-        other = words[1 - rate.index] if classes == 2 else f"classes other than {own}"
+        own = words[rate.class_index]
+        other = words[1 - rate.class_index] if classes == 2 else f"classes other than {own}"
         kind = ROWS[rate.of].format(own=own, other=other)
     else:
         z = float(ndtri(1 - level))

@@ -114,7 +114,7 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
     )
     upwards, sides, first, ratio, most = False, (False, True), FIRST_START, START_RATIO, rows / 2
     if rate is not None and rate.of != "total":
-        upwards = (rate.of == "predicted") == (rate.index == 0)
+        upwards = (rate.of == "predicted") == (rate.class_index == 0)
         bound = constraint.bound if constraint.at_least else 1 - constraint.bound
         bound = min(max(bound, 1e-9), 1 - 1e-12)
         sides, ratio, most = (upwards,), START_RATIO_OF_LABELLED, rows
