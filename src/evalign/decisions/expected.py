@@ -1,4 +1,4 @@
-"""The best rule if probabilities are right, and the slacks of a rule's constraints."""
+"""The best rule for calibrated probabilities, and the slacks of its constraints."""
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ from evalign.decisions.tuned import search
 def best_expected(
     logits: Tensor, weight: Tensor, objective: Objective, groups: Tensor | None = None
 ) -> Tensor:
-    """The best gains, (C, C) or (L, 2, 2), if the probabilities of these logits are right."""
+    """The best gains, (C, C) or (L, 2, 2), if the probabilities of these logits are calibrated."""
     if objective.multilabel:
         believed = without_floor(logits.sigmoid())
         return threshold_gains(multilabel.thresholds(logits, believed, weight, objective))
@@ -24,7 +24,7 @@ def best_expected(
 def slacks_of(
     objective: Objective, logits: Tensor, eta: Tensor, true: Tensor, weight: Tensor, gain: Tensor
 ) -> dict[str, float] | None:
-    """How far each constraint is from its bound: of logits with η, if `true` is the truth."""
+    """The distance to each bound for logits with probabilities η and targets `true`."""
     if not objective.constraints:
         return None
     if objective.multilabel:
