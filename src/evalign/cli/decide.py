@@ -25,8 +25,8 @@ from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import Method
 from evalign.report.words import number, span
-from evalign.tables.classes import Labels
 from evalign.tables.files import Reading, TableFile, numbers_in, writing
+from evalign.tables.labels import Labels
 from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 SEED = 0  # of the folds

@@ -25,7 +25,7 @@ from evalign.cli.files import digest, replacing
 from evalign.cli.terminal import plain
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
-from evalign.tables.classes import Labels
+from evalign.tables.labels import Labels
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE, read_plain
 

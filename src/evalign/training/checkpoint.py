@@ -25,6 +25,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from evalign.core.errors import InputError
+
 FORMAT = "evalign checkpoint"
 VERSION = 1
 # In bytes. A folder may come from anyone, so files are measured before they are read.
@@ -33,7 +35,7 @@ MAX_BYTES = {"manifest.json": 2**20, "state.json": 2**30, "tensors.safetensors":
 WRONG_TREE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
-class CheckpointError(ValueError):
+class CheckpointError(InputError):
     """The folder is not a checkpoint that this version can read, or it is damaged."""
 
 
