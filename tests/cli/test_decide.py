@@ -269,7 +269,7 @@ def test_a_promise(tmp_path):
         (few, ["--constraint", "gap(recall) <= 0.9"], "must be given for a constraint with a gap"),
         (data, ["--constraint", "recall >= 0.5", *bounds[2:]], "must be None without a gap"),
         (few, [], "confidence of evalign decide must come with a constraint"),
-        (one, bounds, "groups of fit_decision must name two groups at least. Got 1."),
+        (one, bounds, "groups of fit_decision must name at least two groups. Got 1."),
     ]:
         assert text in refused("decide", table, *how, *options)
 

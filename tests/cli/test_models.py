@@ -208,7 +208,7 @@ def test_a_preview(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "QUICK_ROWS", 100)
     data = written(tmp_path / "data.csv", table(400))
     said = done(*fit(data, tmp_path / "run", "--quick", "--test", data, model="linear"))
-    assert "A preview with 100 of the rows." in said.err
+    assert "Preview with 100 of the rows." in said.err
     run = FinishedRun(tmp_path / "run")
     assert run.about["rows"] == {"training": 100, "test": 100}
     shares = table(400)["label"].value_counts(normalize=True).sort_index()

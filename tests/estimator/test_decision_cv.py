@@ -332,7 +332,7 @@ def test_a_promise_sees_a_row_once():
     rows = np.concatenate([np.flatnonzero(Y == 0)[:60], np.flatnonzero(Y == 1)[:20]])
     asked = {"metric": "f1", "constraint": "recall >= 0.9", "confidence": 0.95}
     cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=3, random_state=0)
-    with pytest.warns(UserWarning, match=r"takes \d+ rows of class 1 if .* and there are 20\."):
+    with pytest.warns(UserWarning, match=r"needs \d+ rows of class 1 like .* and there are 20\."):
         clf = decided(**asked, cv=cv).fit(X[rows], Y[rows])
     assert clf.rule_.promised is False
     assert not any(clf.cv_results_["fold_promised"])

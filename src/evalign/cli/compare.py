@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits
 from evalign import comparison
 from evalign.cli.dataset import load
 from evalign.cli.errors import refused
-from evalign.cli.introduction import introduce
 from evalign.cli.terminal import Terminal, grid
 from evalign.comparison import METHODS, MIN_VALUES, PLAIN, TUNED, Row
 from evalign.core.text import counted
@@ -22,6 +21,7 @@ from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number, span
+from evalign.tables.warnings import FEW_ROWS, DataWarning
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
@@ -34,7 +34,7 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign compare`."""
     dataset = load(given)
     labels, rows = dataset.labels, dataset.rows
-    introduce(spoken, dataset)
+    dataset.introduce(spoken)
     classifier = AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive)
     how = {"methods": list(METHODS), "folds": given.folds, "seeds": range(given.seeds)}
     how |= {"groups": rows.groups, "sample_weight": rows.weight}
@@ -77,6 +77,7 @@ def _compare(
     with warnings.catch_warnings():
         # EAST sees one batch at a time, and no option makes batches larger.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
+        warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # in a fold
         runs, bar = comparison.compare(classifier, X, y, **how), Console(stderr=True)
         total = len(how["methods"]) * folds * seeds
         records = list(track(runs, "Comparing", total, console=bar, disable=spoken.quiet))

@@ -26,8 +26,8 @@ from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import Method
 from evalign.report.words import number, span
 from evalign.store.files import read_json, reading, replacing, write_json
-from evalign.tables.classes import Labels
 from evalign.tables.files import Reading, TableFile, numbers_in, writing
+from evalign.tables.labels import Labels
 
 SEED = 0  # of the folds
 PREFIX = "probability_"  # of the columns that `evalign predict` writes

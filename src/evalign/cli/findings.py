@@ -6,10 +6,10 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.inspection import permutation_importance
 
-from evalign.cli.labelled import LabelledFrame
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import Model
 from evalign.ensemble import AlignedEnsemble
-from evalign.tables.classes import Labels
+from evalign.tables.labels import Labels
 
 # Rows that are shuffled, repeats for each column, and predicted rows in all, at most.
 ROWS, REPEATS, PREDICTED = 1000, 5, 100_000

@@ -12,11 +12,9 @@ import numpy as np
 
 import evalign
 from evalign.cli import run
-from evalign.cli.dataset import TrainingTable, load, split
+from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.findings import cuts, importance
-from evalign.cli.introduction import introduce
-from evalign.cli.labelled import LabelledFrame
 from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.outcome import contents, predictions, shown, tried_models
 from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, dump
@@ -25,8 +23,8 @@ from evalign.ensemble import AlignedEnsemble
 from evalign.recipes import chosen_recipe
 from evalign.report import render
 from evalign.store.files import digest
-from evalign.tables.classes import Labels
 from evalign.tables.files import writing
+from evalign.tables.labels import Labels
 from evalign.tables.warnings import warn_of_perfect
 
 QUICK_ROWS = 2500  # of a preview
@@ -58,7 +56,7 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     dataset = load(given, most)
     labels = dataset.labels
     parts = split(dataset, given, most, inner=network)
-    introduce(spoken, dataset, verbose=given.verbose)
+    dataset.introduce(spoken, verbose=given.verbose)
 
     models = estimators(given, labels, training_seconds(given))
     with run.building(given.out, arguments) as new:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evalign.cli.labelled import LabelledFrame
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import NETWORK, Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
-from evalign.tables.classes import Labels
+from evalign.tables.labels import Labels
 
 # A preview: folds, seconds of training, and how a network is trained.
 QUICK_FOLDS, QUICK_TIME = 2, 6.0

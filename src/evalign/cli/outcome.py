@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from rich.table import Table
 
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
-from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.cli.terminal import grid, plain
 from evalign.core.constraints import parse
@@ -18,12 +18,12 @@ from evalign.core.text import counted
 from evalign.ensemble import AlignedEnsemble
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, scores
 from evalign.report.words import number, span
-from evalign.tables.classes import Labels
+from evalign.tables.labels import Labels
 
 
 def predictions(rows: LabelledFrame, labels: Labels, models: Mapping[str, Model]) -> pd.DataFrame:
     """The true label of each row, and each model's prediction and probabilities."""
-    columns = {"label": labels.decode(rows.y)}
+    columns = {"label": labels.array[rows.y]}
     for name, model in models.items():
         columns |= judged(model, labels, rows.X, f"{name}_")
     if rows.weight is not None:
@@ -45,7 +45,7 @@ def judged(
         given = model.rule_.labels_of(torch.from_numpy(values[:, np.argsort(order)]))
         codes = np.argsort(order)[given.numpy()]
     names = [f"{prefix}probability_{label}" for label in labels.names]
-    return {f"{prefix}prediction": labels.decode(codes), **dict(zip(names, values.T, strict=True))}
+    return {f"{prefix}prediction": labels.array[codes], **dict(zip(names, values.T, strict=True))}
 
 
 def contents(

@@ -5,12 +5,11 @@ from argparse import Namespace
 import pandas as pd
 
 from evalign.cli.dataset import labelled, reading_of
-from evalign.cli.errors import UsageError, refused
+from evalign.cli.errors import refused
 from evalign.cli.files import check_other
 from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes
 from evalign.cli.run import DETAILS, LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import Terminal
-from evalign.core.text import listed
 from evalign.report import render
 from evalign.store.files import digest, replacing
 from evalign.tables.files import TableFile, check_size, is_parquet, writing
@@ -24,9 +23,6 @@ def label_table(spoken: Terminal, given: Namespace) -> None:
     source = TableFile(given.data, reading_of(given.reading, used.reading))
     source.need(used.features)
     check_other(out, given.data)
-    if taken := [name for name in labels.written if name in source.names]:
-        cure = "Rename them, or remove them."
-        raise UsageError(f"{source} already has columns named {listed(taken)}. {cure}")
     model = opened.models["model"]
     # From CSV to CSV, text stays as it is. In Parquet, the model's numbers become numbers.
     as_numbers = is_parquet(out) and not is_parquet(given.data)
@@ -39,7 +35,7 @@ def label_table(spoken: Terminal, given: Namespace) -> None:
                 found = judged(model, labels, block.loc[:, used.features])
             # The model has refused any cell that is no number, so that only gaps are coerced.
             numeric = block[numbers].apply(pd.to_numeric, errors="coerce").astype(float)
-            write(raw.assign(**numeric, **found))
+            write(raw.drop(columns=[*found], errors="ignore").assign(**dict(numeric) | found))
             count += len(raw)
     spoken.labelled(count, out)
 

@@ -25,7 +25,7 @@ from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
 from evalign.store import files
 from evalign.store.files import StoreError, digest, read_json, replacing, write_json
-from evalign.tables.classes import Labels
+from evalign.tables.labels import Labels
 
 try:
     import fcntl

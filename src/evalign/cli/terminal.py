@@ -13,10 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from evalign.cli.errors import UsageError
 from evalign.core.text import counted, visible
-from evalign.store.files import StoreError
-from evalign.tables.files import TableError
 
 
 @dataclass(frozen=True)
@@ -60,15 +57,12 @@ class Terminal:
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Give a Terminal that shows warnings; errors of files and tables become bad input."""
+    """Yield a Terminal that shows warnings."""
     spoken = Terminal(as_json, quiet)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = spoken.warn
-        try:
-            yield spoken
-        except (StoreError, TableError) as error:
-            raise UsageError(str(error)) from error
+        yield spoken
 
 
 def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -195,7 +195,7 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         weight = row_weights(OWNER, sample_weight, codes, factors)
-        features = learn_features(OWNER, X, weight)
+        features = learn_features(OWNER, X, y, weight)
         constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups)
         rows, groups = rows.counted(groups)

@@ -1,6 +1,6 @@
 """Files, folders and JSON documents: written whole or not at all, and read back checked.
 
-Only the standard library is imported here, so that a command can check its paths at once.
+Nothing slow is imported here, so that a command can check its paths at once.
 """
 
 import errno
@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from evalign.core.errors import InputError
+
 VERSION = 7  # of all formats
 MAX_JSON_BYTES = 2**28  # measured before a document is read
 # Errors from reading what is damaged or has unexpected contents.
@@ -25,7 +27,7 @@ UNEXPECTED = (*DAMAGE, LookupError, TypeError, ValueError, AttributeError, Arith
 UNEXPECTED = (*UNEXPECTED, RuntimeError, OSError, MemoryError)
 
 
-class StoreError(ValueError):
+class StoreError(InputError):
     """A path that holds nothing that this version of evalign saved, or that is damaged."""
 
 
