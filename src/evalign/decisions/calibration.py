@@ -10,8 +10,7 @@ NEWTON_STEPS, CONVERGED = 20, 1e-9
 # With more classes the C × C Hessian, which would dominate the time of a fit, is not formed.
 MOST_CLASSES_WITH_FACTOR = 64
 # Precisions of the prior, a normal distribution around the model's own probabilities: standard
-# deviation 1 for offsets of the log-odds, ½ for the factor. For classes without rows only the prior
-# counts.
+# deviation 1 for offsets of the log-odds, ½ for the factor. Classes without rows follow the prior.
 OFFSET_PRECISION, FACTOR_PRECISION = 1.0, 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against its class
 
@@ -71,8 +70,7 @@ def _moments(logits: Tensor, weight: Tensor, numbers: Tensor) -> tuple[Tensor, T
 def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """The offsets b by Newton's method with conjugate gradients, without the C × C Hessian.
 
-    softmax(logits + b) is e^b·η over its sum, so a Hessian-vector product takes two matrix-vector
-    products.
+    softmax(logits + b) is e^b·η over its sum: a product with the Hessian takes two with η.
     """
     eta, actual = logits.softmax(1), weight @ target
     b = torch.zeros_like(actual)

@@ -17,8 +17,7 @@ from evalign.decisions.objective import Objective
 
 # Scores computed at a time: those of a block of rows stay in the cache.
 BLOCK = 2**18
-# The last bits of a gain, which are dropped: more than rounding of sums changes, fewer than a cut
-# needs.
+# Dropped last bits of a gain: more than rounding error changes, fewer than a cut needs.
 DROPPED_BITS = 10
 
 

@@ -7,7 +7,7 @@ from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.inputs import without_floor
 from evalign.decisions.objective import Objective
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import search
+from evalign.decisions.tuned import Fitted, LogitRows, calibrate, search
 
 
 def best_expected(
@@ -19,6 +19,15 @@ def best_expected(
         return threshold_gains(multilabel.thresholds(logits, believed, weight, objective))
     believed = objective.by_group(without_floor(logits.softmax(1)), groups)
     return search(logits, believed, weight, objective)
+
+
+def best_calibrated(rows: LogitRows, objective: Objective) -> Fitted:
+    """The best rule of exclusive classes for probabilities calibrated with labels."""
+    logits, target, weight, _, groups = rows
+    eta, factor, offsets = calibrated = calibrate(logits, target, weight)
+    believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
+    gain = search(eta.log(), believed, weight, objective)
+    return Fitted(gain, "expected", factor=factor, offsets=offsets)
 
 
 def slacks_of(

@@ -15,7 +15,7 @@ from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_expected, slacks_of
+from evalign.decisions.expected import best_calibrated, best_expected, slacks_of
 from evalign.decisions.inputs import (
     Scores,
     Values,
@@ -31,7 +31,7 @@ from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, LogitRows, calibrate, search, tuned
+from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
 # Scores with larger median log-odds are scaled down: their softmax would saturate.
 LARGEST_LOG_ODDS = 20.0
@@ -158,7 +158,12 @@ def fit_rows(
         found = Fitted(threshold_gains(thresholds), "labels", score)
     else:
         labelled = LogitRows(rows, target, weight, argmax, groups)
-        found = _with_labels(labelled, objective, settings, names)
+        if decision == "expected":
+            found = best_calibrated(labelled, objective)
+        elif settings.confidence is None:
+            found = tuned(labelled, objective)
+        else:
+            found = promised(labelled, objective, settings.confidence, names)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
@@ -185,29 +190,6 @@ def fit_rows(
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
     )
-
-
-def _with_labels(
-    rows: LogitRows,
-    objective: Objective,
-    settings: FitSettings,
-    names: list[str | float] | None,
-) -> Fitted:
-    """The rule of exclusive classes for decision "tuned" or "expected"."""
-    logits, target, weight, argmax, groups = rows
-    if settings.decision == "expected":
-        eta, factor, offsets = calibrated = calibrate(logits, target, weight)
-        believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
-        gain = search(eta.log(), believed, weight, objective)
-        return Fitted(gain, "expected", factor=factor, offsets=offsets)
-    if settings.confidence is not None:
-        return promised(rows, objective, settings.confidence, names)
-    # Labels of one class say nothing about the others, and a threshold next to the only row of a
-    # class would be luck.
-    needed = 2 if target.shape[1] == 2 else 1
-    if (target.sum(0) >= needed).sum() >= 2 or objective.constraints:
-        return tuned(rows, objective)
-    return Fitted(argmax, "argmax")
 
 
 def _scale(rows: Tensor, multilabel: bool) -> float:

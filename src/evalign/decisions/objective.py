@@ -24,9 +24,6 @@ CONFUSIONS_AT_ONCE = 2**15
 # small slack, not only on the smallest. It is at most T·log(count) below the minimum.
 SOFTNESS = 0.01
 
-# A function of the confusion of all rows and, with groups, of the stacked confusions of the groups.
-Score = Callable[[Confusion, Confusion | None], Tensor]
-
 
 @dataclass(frozen=True)
 class Objective:
@@ -40,7 +37,8 @@ class Objective:
     Args:
         owner: the function or class that error messages name.
         metric: the metric to maximise, or to minimise if it is a cost.
-        score: a function to maximise instead of the metric.
+        score: a function to maximise instead of the metric, of the confusion of all rows and the
+            stacked confusions of the groups.
         constraints: the constraints to meet.
         compact: whether confusions are the three sums.
         multilabel: whether the problem is multilabel.
@@ -49,7 +47,7 @@ class Objective:
 
     owner: str
     metric: Metric
-    score: Score | None = None
+    score: Callable[[Confusion, Confusion | None], Tensor] | None = None
     constraints: tuple[Constraint, ...] = ()
     compact: bool = False
     multilabel: bool = False

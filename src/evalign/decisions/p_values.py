@@ -3,7 +3,7 @@
 The hypothesis is that the constraint does not hold on new data. For a rate, such as recall or
 precision, the p-value is the exact binomial tail (Clopper and Pearson). For any other metric it is
 approximate, by the delta method: the metric is a function of the cells of the confusion matrix, and
-its variance is Σ_r w_r² s², where s is the slope in the cell of row r. Before, z² rows are added to
+its variance is Σ_r w_r² s², where s is the slope in the cell of row r. First, z² rows are added to
 each class, half of them labelled correctly, as Agresti and Coull do for rates, so that a perfect
 score on few rows does not count as certain. For unequal weights, the effective number of rows is
 Kish's, (Σw)² / Σw².

@@ -51,10 +51,7 @@ class NotPromisedWarning(UserWarning):
 
 
 def promised(
-    rows: LogitRows,
-    objective: Objective,
-    confidence: float,
-    names: list[str | float] | None = None,
+    rows: LogitRows, objective: Objective, confidence: float, names: list[str | float] | None
 ) -> Fitted:
     """The best rule that passes.
 

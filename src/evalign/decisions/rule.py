@@ -112,7 +112,7 @@ class DecisionRule:
             number = len(self.gain)
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
         gain, own = self.gain, torch.zeros(())
-        # Label 1 gains G11 - G10 over label 0 if it is true, and loses G00 - G01 if not.
+        # Label 1 gains G11 - G10 if class 1 is true, and loses G00 - G01 if class 0 is.
         lost, won = gain[..., 0, 0] - gain[..., 0, 1], gain[..., 1, 1] - gain[..., 1, 0]
         if self.offsets is not None:
             own = self.offsets if self._multilabel else self.offsets[1] - self.offsets[0]

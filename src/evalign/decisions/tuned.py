@@ -69,15 +69,11 @@ class LogitRows(NamedTuple):
 
 
 def search(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    objective: Objective,
-    own: Tensor | None = None,
+    logits: Tensor, target: Tensor, weight: Tensor, objective: Objective, own: Tensor | None = None
 ) -> Tensor:
     """The best gain matrix (C, C) for targets (N, C) and weights (N,).
 
-    `own` is that of `best_rule`. Without it the targets of more than two classes are probabilities.
+    `own` is as in `best_rule`. Without it the targets of more than two classes are probabilities.
     """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
@@ -87,10 +83,14 @@ def search(
 
 
 def tuned(rows: LogitRows, objective: Objective) -> Fitted:
-    """Find the best rule with labels."""
+    """Find the best rule with labels; argmax if there are too few."""
     logits, target, weight, argmax, groups = rows
     two, y = logits.shape[1] == 2, target.argmax(1)
     own, counts = Calibrated(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
+    # Labels of one class say nothing about the others, and a threshold next to the only row of a
+    # class would be luck.
+    if not objective.constraints and (counts >= (2 if two else 1)).sum() < 2:
+        return Fitted(argmax, "argmax")
     only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
     alone = bool(objective.constraints) or enough(counts)  # constraints are about these labels
 
