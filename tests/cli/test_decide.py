@@ -153,7 +153,7 @@ BAD = {
     "unknown metric": ([*TARGET, "--metric", "nosuch"], "must be a name of metrics.names()"),
     "metric of two": (
         [*TARGET, "--metric", "f1"],
-        "f1 is for two classes. Got 3 classes. Use f1_macro,",
+        "classes of f1 must be two. Got 3 classes. Use f1_macro,",
     ),
     "columns missing": (["--target", "middle"], "two rows or more of each class"),
     "bad constraint": ([*TARGET, "--constraint", "recall[hi] >= 2"], "constraint"),

@@ -219,12 +219,12 @@ FULL = {
     "binary metric of 5 classes": (
         lambda: loss(logits(4, 5), LABELS, metric="f1"),
         ValueError,
-        "f1 is for two classes. Got 5 classes. Use f1_macro, f1_micro or f1_weighted.",
+        "classes of f1 must be two. Got 5 classes. Use f1_macro, f1_micro or f1_weighted.",
     ),
     "binary metric of labels": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="npv"),
         ValueError,
-        "npv is for two classes. Got 3 labels. Use npv_macro, npv_micro or npv_weighted; if "
+        "classes of npv must be two. Got 3 labels. Use npv_macro, npv_micro or npv_weighted; if "
         "dimension 1 holds no labels, logits.unsqueeze(1).",
     ),
     "MCC of labels": (

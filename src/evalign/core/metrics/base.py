@@ -237,12 +237,11 @@ class ClassMetric(Metric):
         return constant(labels, c.tp, dtype=torch.int64)
 
     def _check_binary(self, c: Confusion) -> None:
-        if c.num_classes == 2 and not c.multilabel:
-            return
         got = f"{c.num_classes} {'labels' if c.multilabel else 'classes'}"
         cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted"
         cure += "; if dimension 1 holds no labels, logits.unsqueeze(1)." if c.multilabel else "."
-        raise ValueError(f"{self.stem} is for two classes. Got {got}. {cure}")
+        binary = c.num_classes == 2 and not c.multilabel
+        require(binary, self.stem, "classes", "be two", got, cure)
 
 
 @dataclass(frozen=True, kw_only=True)
