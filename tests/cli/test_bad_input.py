@@ -29,7 +29,7 @@ BAD_TABLES = {
     "no UTF-8": (b"age,label\n1,\xe9\n", "Got: 'utf-8' codec can't decode byte 0xe9 in"),
     "a name twice": (b"age,age,label\n1,2,a\n", "must name each column once. Got 'age' twice."),
     "no target": (b"age,Label\n1,a\n", "no column 'label'. Did you mean 'Label'?"),
-    "nothing like the target": (b"x,y\n1,2\n", "--target: "),
+    "nothing like the target": (b"x,y\n1,2\n", "has no column 'label'. It has 'x', 'y'."),
     "another separator": (b"x;label\n1;2\n", "If another mark separates its columns, pass --sep."),
     "a quantity": (
         changed(label=np.arange(240) / 7),
@@ -64,7 +64,7 @@ def test_tables(tmp_path, name):
     ("more", "words"),
     [
         (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
-        (["--metric", "f1"], 'by name "f1_macro"'),
+        (["--metric", "f1"], "classes of f1 must be two. Got 3 classes. Use f1_macro,"),
         (["--decision", "best"], "'best' is not one of 'argmax', 'tuned', 'expected'."),
         (["--seed", "-1"], "'--seed'"),
         (["--epochs", "many"], "'--epochs'"),

@@ -13,7 +13,7 @@ from sklearn.inspection import permutation_importance
 from evalign import AlignedClassifier, AlignedEnsemble, DecisionRule
 from evalign.cli import fit as command
 from evalign.cli.dataset import LabelledFrame
-from evalign.cli.findings import cuts, importance
+from evalign.cli.outcome import cuts, importance
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning
 from evalign.tables.labels import Labels

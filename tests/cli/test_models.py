@@ -12,7 +12,6 @@ import pytest
 import evalign
 from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
-from evalign.cli import models
 from evalign.cli import run as runs
 from evalign.cli.options import MODELS, seconds
 from evalign.cli.run import FinishedRun
@@ -214,7 +213,7 @@ def test_a_preview(tmp_path, monkeypatch):
     shares = table(400)["label"].value_counts(normalize=True).sort_index()
     np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
     # However long it took to load the libraries.
-    assert run.models["model"].time_limit == models.QUICK_TIME
+    assert run.models["model"].time_limit == work.QUICK_TIME
 
 
 def test_two_validation_rows_tell_nothing(tmp_path):

@@ -491,7 +491,7 @@ def test_pipeline_and_cross_validation():
 
 WRONG = [
     ({"metric": "f1_makro"}, "metric of AlignedClassifier must be a name of metrics.names(). Got"),
-    ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
+    ({"metric": "f1"}, "classes of f1 must be two. Got 3 classes. Use f1_macro, f1_micro or f1_w"),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: np.nan, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
     (

@@ -1,19 +1,23 @@
 """The table of a command: its columns, classes and labelled rows, and their split into parts."""
 
 from argparse import Namespace
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pandas import util
+from sklearn.utils import _safe_indexing
 
 from evalign.cli.errors import UsageError, refused
+from evalign.cli.files import check_other
 from evalign.cli.terminal import Terminal
 from evalign.core.text import counted, listed
+from evalign.store.files import replacing
 from evalign.tables.features import Features
-from evalign.tables.files import Reading, TableFile, numbers_in
+from evalign.tables.files import Reading, TableFile, numbers_in, writing
 from evalign.tables.kinds import overview
 from evalign.tables.labels import Labels
 from evalign.tables.values import ColumnValues, read_table
@@ -65,8 +69,7 @@ class Columns:
         return [name for name, kind in self.kinds.items() if kind == wanted]
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledFrame:
+class LabelledFrame(NamedTuple):
     """Rows of a table: features, class codes, and perhaps weights and groups."""
 
     X: pd.DataFrame
@@ -85,20 +88,18 @@ class LabelledFrame:
         return hash_rows(self.X.assign(**{"": self.y}), index=False).to_numpy()
 
     def take(self, rows: np.ndarray) -> "LabelledFrame":
-        weight = None if self.weight is None else self.weight[rows]
-        groups = None if self.groups is None else self.groups[rows]
-        return LabelledFrame(self.X.iloc[rows], self.y[rows], weight, groups)
+        parts = (None if part is None else _safe_indexing(part, rows) for part in self)
+        return LabelledFrame(*parts)
 
     def followed_by(self, more: "LabelledFrame") -> "LabelledFrame":
         """These rows, and then those of another table with the same columns."""
         X = pd.concat([self.X, more.X], ignore_index=True)
         categories = dict.fromkeys(self.X.select_dtypes("category"), "category")
-        weight, groups = (
+        others = (
             None if one is None or other is None else np.concatenate([one, other])
-            for one, other in ((self.weight, more.weight), (self.groups, more.groups))
+            for one, other in zip(self[1:], more[1:], strict=True)
         )
-        y = np.concatenate([self.y, more.y])
-        return LabelledFrame(X.astype(categories), y, weight, groups)
+        return LabelledFrame(X.astype(categories), *others)
 
     def sample(self, most: int | None, seed: int) -> "LabelledFrame":
         """A stratified sample of at most so many rows; all of them for None."""
@@ -113,11 +114,8 @@ class LabelledFrame:
     ) -> tuple["LabelledFrame", "LabelledFrame"]:
         """Split into the rows to train on, and a fifth for the "test" or "validation"."""
         cure = f"Give more rows or groups, another --seed, or a table with --{part}."
-        try:
+        with refused(where=f"A fifth cannot be held out as {part} rows. {cure} "):
             kept, held_out = holdout_split(self.y, groups=self.groups, seed=seed)
-        except ValueError as error:
-            text = f"A fifth cannot be held out as {part} rows: {error} {cure}"
-            raise UsageError(text) from error
         training, other = self.take(kept), self.take(held_out)
         lost = np.setdiff1d(self.y[self.counted], training.y[training.counted])
         if len(lost) or not other.counted.any():
@@ -169,12 +167,9 @@ def load(given: Namespace, most: int | None = None) -> TrainingTable:
     """Read a training table and find the kinds of its columns; sample at most `most` rows."""
     source = TableFile(given.data, reading_of(given.reading))
     target, group, weight = given.target, given.group, given.weight
-    named = [("--target", target), ("--group", group), ("--weight", weight)]
-    named += [("--drop", name) for name in dict.fromkeys(given.drop or [])]
-    named = [(option, name) for option, name in named if name is not None]
-    for option, name in named:
-        source.need([name], option)
-    roles = [name for _, name in named]
+    named = (target, group, weight, *dict.fromkeys(given.drop or []))
+    roles = [name for name in named if name is not None]
+    source.need(roles)
     if len(set(roles)) < len(roles):
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
     frame = source.read(text=[target, *filter(None, [group])])
@@ -222,10 +217,7 @@ def _other_rows(path: Path, dataset: TrainingTable) -> LabelledFrame:
     source.need(columns.used)
     frame = source.read(columns.text)
     X = _typed(frame[columns.features], dataset.features, source)
-    found = labelled(frame, X, columns, dataset.labels, source)
-    if not found.counted.any():
-        raise UsageError(f"Column {columns.weight!r} of {source} must give some row a weight.")
-    return found
+    return labelled(frame, X, columns, dataset.labels, source)
 
 
 def read_weights(frame: pd.DataFrame, column: str | None, source: object) -> np.ndarray | None:
@@ -238,14 +230,30 @@ def labelled(
     frame: pd.DataFrame, X: pd.DataFrame, columns: Columns, labels: Labels, source: object
 ) -> LabelledFrame:
     """The features X of a table with its labels, weights and groups."""
-    y, weight, groups = labels.encode(frame, source), columns.weight, None
+    y, groups = labels.encode(frame, source), None
+    weight = read_weights(frame, columns.weight, source)
+    if weight is not None and not weight.any():
+        raise UsageError(f"Column {columns.weight!r} of {source} must give some row a weight.")
     if columns.group is not None:
         column: Any = frame[columns.group]
         groups = column.astype(str).to_numpy(object)
         if column.isna().any():
             what = f"Column {columns.group!r} of {source}"
             raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
-    return LabelledFrame(X, y, read_weights(frame, weight, source), groups)
+    return LabelledFrame(X, y, weight, groups)
+
+
+def label_blocks(
+    spoken: Terminal, given: Namespace, blocks: Iterable[Any], label: Callable[..., dict[str, Any]]
+) -> None:
+    """Write a table in blocks, with the columns that `label` returns for a block and its place."""
+    out, count = given.out, 0
+    check_other(out, given.data)
+    with replacing(out) as aside, writing(aside, out) as write:
+        for block, raw in blocks:
+            write(raw.assign(**label(block, count)))
+            count += len(raw)
+    spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
 
 
 def _typed(table: Any, features: Features, source: object) -> pd.DataFrame:

@@ -7,13 +7,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from evalign.core.text import counted, visible
+from evalign.core.text import visible
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,6 @@ class Terminal:
             for part in shown:
                 text = visible(part) if isinstance(part, str) else part
                 console.print(text, soft_wrap=isinstance(part, str))
-
-    def labelled(self, count: int, out: Path) -> None:
-        self.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
 
 
 @contextmanager

@@ -115,15 +115,14 @@ class TableFile:
             with typed, self._pandas(**plain, chunksize=size) as raw:
                 yield from zip(typed, raw, strict=True)
 
-    def need(self, names: Iterable[str], option: str = "") -> None:
-        """Refuse a table that lacks a column. An error names the option that asks for it."""
+    def need(self, names: Iterable[str]) -> None:
+        """Refuse a table that lacks a column."""
         missing = [name for name in names if name not in self.names]
         if missing:
-            what = f"{option}: {self}" if option else str(self)
             cure = nearest(missing[0], self.names) or f"It has {listed(self.names)}."
             if len(self.names) == 1:
                 cure += " If another mark separates its columns, pass --sep."
-            raise InputError(f"{what} has no column {listed(missing)}. {cure}")
+            raise InputError(f"{self} has no column {listed(missing)}. {cure}")
 
     def _pandas(self, **options: Any) -> Any:
         """Read a CSV or a workbook. A row with more cells than the header is an error."""
