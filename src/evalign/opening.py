@@ -4,6 +4,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from evalign.decisions import DecisionRule
 from evalign.decisions.saved_rule import RULE
@@ -39,11 +40,11 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     if (path / "run.json").is_file():
         # Needs the extra `cli`, which the rest of the library does not know.
         return import_module("evalign.cli.run").FinishedRun(path).models["model"]
+    if path.is_file() and not is_zipfile(path):
+        state = read_json(path, RULE)
+        with reading(path):
+            return DecisionRule.from_state_dict(state["rule"])
     kind = kind_of(path)
-    if kind in OPENED:
-        return OPENED[kind].load(path, **arguments)
-    if kind != RULE:
+    if kind not in OPENED:
         raise nothing(path, f"a {kind} is no model")
-    state = read_json(path, RULE)
-    with reading(path):
-        return DecisionRule.from_state_dict(state["rule"])
+    return OPENED[kind].load(path, **arguments)

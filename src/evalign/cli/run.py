@@ -23,7 +23,7 @@ from evalign.cli.errors import UsageError
 from evalign.cli.terminal import plain
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
-from evalign.store import files
+from evalign.store import archive, files
 from evalign.store.files import StoreError, digest, read_json, replacing, write_json
 from evalign.tables.labels import Labels
 
@@ -63,14 +63,11 @@ class FinishedRun:
     @cached_property
     def models(self) -> dict[str, Model]:
         """The "model" and, if there is one, the "baseline"."""
-        found: dict[str, Model] = {}
         with self.reading("model"):
-            if self.arguments["--model"] != NETWORK:
-                found |= with_baseline(AlignedEnsemble.load(self.folder / "model"), self.about)
-            else:
-                for name in ("model", "baseline"):
-                    if name == "model" or (self.folder / name).exists():
-                        found[name] = AlignedClassifier.load(self.folder / name)
+            names = [name for name in ("model", "baseline") if name in self.about["files"]]
+            found = {name: archive.load(self.folder / name) for name in names}
+            if isinstance(found["model"], AlignedEnsemble):
+                found = with_baseline(found["model"], self.about)
             for model in found.values():
                 if model.classes_.tolist() != sorted(self.labels.values):
                     raise ValueError(f"its classes are not those of {ABOUT}")

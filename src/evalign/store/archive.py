@@ -1,12 +1,8 @@
 """Save an object, or a tree of values, as one file: a zip archive without pickle.
 
-| member                | holds                                                                  |
-| --------------------- | ---------------------------------------------------------------------- |
-| `manifest.json`       | the version of the format, and the type of the object                  |
-| `state.json`          | the tree, with {"$tensor": its name} in the place of a tensor, and so on |
-| `tensors.safetensors` | tensors and arrays                                                     |
-
-The archive has a checksum of every member. An object is saved if its exact type is registered.
+Its members are `manifest.json` (the version of the format, the type of the object), `state.json`
+(a tree, with {"$tensor": its name} in the place of a tensor, and so on) and `tensors.safetensors`.
+Each has a checksum. An object is saved if its exact type, not that of a parent, is registered.
 """
 
 import json
@@ -18,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -38,13 +33,9 @@ REBUILT: dict[str, Callable[..., Any]] = {}
 def register(
     kind: Any, state: Callable[[Any], Any] | None = None, rebuild: Callable[..., Any] | None = None
 ) -> None:
-    """Make a type savable.
+    """Make a type savable by a function to a tree of values, and by one back that checks it.
 
-    Args:
-        kind: the type. Subclasses are not saved.
-        state: from an object to a tree of values and of other objects; its `state_dict` by default.
-        rebuild: the inverse, which has to check everything; `from_state_dict` by default. It takes
-            the arguments that `load` is given.
+    The default is its `state_dict` and `from_state_dict`.
     """
     STATES[kind] = state or kind.state_dict
     REBUILT[kind.__name__] = rebuild or kind.from_state_dict
@@ -86,10 +77,8 @@ def save(path: str | os.PathLike[str], thing: Any) -> None:
 def load(path: str | os.PathLike[str], expected: str | None = None, **arguments: Any) -> Any:
     """Open what `save` wrote, with tensors on the CPU, or raise a `StoreError`.
 
-    Args:
-        path: the file. It need not be trusted.
-        expected: the name of the type, if only one is welcome.
-        arguments: for the `rebuild` of the type.
+    The file need not be trusted. It must be of the `expected` type, if one is named; `rebuild` of
+    the type is given the arguments.
     """
     path, kind = Path(path), kind_of(path)
     if expected not in (None, kind):
@@ -97,10 +86,7 @@ def load(path: str | os.PathLike[str], expected: str | None = None, **arguments:
     with files.reading(path):
         with zipfile.ZipFile(path) as archive:
             state, packed = (_member(archive, name) for name in (STATE, TENSORS))
-        try:
-            tensors = safetensors.torch.load(packed)
-        except safetensors.SafetensorError as error:
-            raise ValueError(f"{TENSORS}: {error}") from error
+        tensors = safetensors.torch.load(packed)
         for name, tensor in tensors.items():  # an empty one may claim a huge dimension
             if math.prod(max(size, 1) for size in tensor.shape) > len(packed):
                 raise ValueError(f"{name} has the shape {tuple(tensor.shape)}")
@@ -111,27 +97,24 @@ def load(path: str | os.PathLike[str], expected: str | None = None, **arguments:
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """The kind of a saved file: the name of a type, "checkpoint", or the kind of a document."""
+    """The name of the type that was saved, or "checkpoint"."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
     if any((path / name / MANIFEST).is_file() for name in ("", "ensemble")):
         files.check_version(path, "1 (a folder)")
-    if not path.is_file():  # opening a pipe would wait
-        raise files.nothing(path, "it is not a plain file")
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                about = json.loads(_member(archive, MANIFEST))
-        else:
-            about = json.loads(files.read_plain(path))
-        form, kind = about["format"], about.get("kind")
-        if not form.startswith(FORMAT):
-            raise ValueError(f"its format is {form[:50]!r}")
-    except files.UNEXPECTED as error:
-        raise files.nothing(path, error) from error
-    files.check_version(path, about.get("version"))
-    return str(kind or form.removeprefix(FORMAT).strip())
+        if not path.is_file():  # opening a pipe would wait
+            raise ValueError("it is not a plain file")
+        with zipfile.ZipFile(path) as archive:
+            about = dict(json.loads(_member(archive, MANIFEST)))
+        form, version, kind = (about[name] for name in ("format", "version", "kind"))
+    except Exception as error:
+        raise files.nothing(path, files.reason(error)) from error
+    if form != FORMAT:
+        raise files.nothing(path, f"its format is {str(form)[:50]!r}")
+    files.check_version(path, version)
+    return str(kind)
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
@@ -172,6 +155,8 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
             native = value.astype(value.dtype.newbyteorder("="), order="C")
             tensors[name] = torch.from_numpy(native)
             return {"$array": name}
+        case np.ndarray() if value.dtype.names:
+            return _encode({field: value[field] for field in value.dtype.names}, name, tensors)
         case np.ndarray() if value.dtype.kind in "UO" and value.ndim == 1:
             return {"$labels": each(value.tolist()), "dtype": value.dtype.str}
         case tuple():

@@ -3,15 +3,11 @@
 Nothing slow is imported here, so that a command can check its paths at once.
 """
 
-import errno
 import hashlib
 import json
 import os
 import secrets
 import shutil
-import stat
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,10 +17,6 @@ from evalign.core.errors import InputError
 
 VERSION = 7  # of all formats
 MAX_JSON_BYTES = 2**28  # measured before a document is read
-# Errors from reading what is damaged or has unexpected contents.
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError)
-UNEXPECTED = (*DAMAGE, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-UNEXPECTED = (*UNEXPECTED, RuntimeError, OSError, MemoryError)
 
 
 class StoreError(InputError):
@@ -76,12 +68,9 @@ def digest(path: Path) -> str:
 
 
 def read_plain(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
-    """The contents of a plain file of at most so many bytes; an OSError for a pipe or a device."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "it is not a plain file")
-    if found.st_size > most:
-        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, more than {most:,}")
+    """The contents of a plain file of at most so many bytes, never of a pipe or a device."""
+    if path.exists() and not (path.is_file() and path.stat().st_size <= most):
+        raise ValueError(f"it is not a plain file of at most {most:,} bytes")
     return path.read_bytes()
 
 
@@ -97,8 +86,8 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
     try:
         tree = dict(json.loads(read_plain(path)))
         found, version, checksum = (tree.pop(x, None) for x in ("format", "version", "sha256"))
-    except UNEXPECTED as error:
-        raise nothing(path, error) from error
+    except Exception as error:
+        raise nothing(path, reason(error)) from error
     if found != f"evalign {kind}":
         raise nothing(path, f"it is no {kind}")
     check_version(path, version)
@@ -113,33 +102,29 @@ def _checksum(tree: dict[str, Any]) -> str:
 
 def check_version(path: Path, version: object) -> None:
     if version != VERSION:
-        text = f"{path} was saved in format {version} and this version of evalign reads {VERSION}"
-        raise StoreError(f"{text}: fit again.")
+        raise StoreError(f"{path} has format {version}, evalign now reads {VERSION}: fit again.")
 
 
 @contextmanager
 def reading(path: Path, part: str = "") -> Iterator[None]:
-    """Turn errors from unexpected contents into a `StoreError`."""
+    """Turn any error from unexpected contents into a `StoreError`."""
     try:
         yield
-    except StoreError:
+    except InputError:
         raise
-    except DAMAGE as error:
-        raise damaged(path, part + _reason(error)) from error
-    except UNEXPECTED as error:
-        raise StoreError(f"{path} cannot be opened: {part}{_reason(error)}.") from error
+    except Exception as error:
+        raise StoreError(f"{path} cannot be opened: {part}{reason(error)}.") from error
 
 
 def damaged(path: Path, why: str) -> StoreError:
     return StoreError(f"{path} is damaged: {why}. Restore it from a copy, or fit again.")
 
 
-def nothing(path: Path, why: str | BaseException) -> StoreError:
-    why = why if isinstance(why, str) else _reason(why)
+def nothing(path: Path, why: str) -> StoreError:
     return StoreError(f"{path} holds nothing that evalign saved: {why}.")
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     why = getattr(error, "strerror", None) or f"{kind}{error}"
     return " ".join(why.split())[:300].rstrip(".")

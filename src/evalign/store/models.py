@@ -29,7 +29,6 @@ NUMPY_ALONE = (
     calibration._CalibratedClassifier,
     calibration._SigmoidCalibration,
     preprocessing.LabelEncoder,
-    preprocessing.MaxAbsScaler,
     preprocessing.MinMaxScaler,
     preprocessing.RobustScaler,
     preprocessing.StandardScaler,
@@ -38,28 +37,32 @@ NUMPY_ALONE = (
     LinearSVC,
     LogisticRegression,
     Pipeline,
+    DummyClassifier,
     _BinMapper,
 )
-MAX_JOBS = 256  # as many threads are started
+Array = np.ndarray
 ONE_TREE = (tree.DecisionTreeClassifier, tree.ExtraTreeClassifier)
 
 
 def register_estimator(kind: type, check: Callable[[Any], None] | None = None) -> None:
     """Make an estimator savable by its attributes, fitted or not.
 
-    Args:
-        kind: its type.
-        check: raises a ValueError for an estimator that is not safe to use. It is called before
-            saving too, so that nothing is saved that could not be opened.
+    The check raises a ValueError if a fitted one is not safe to use. It is called before saving
+    too, so that nothing is saved that could not be opened.
     """
 
     def checked(model: Any) -> Any:
+        if hasattr(model, "n_classes_"):
+            ok = model.n_outputs_ == 1 and model.n_classes_ == len(model.classes_)
+            require(ok, "a model must have one output, and as many classes as it names")
         if check is not None and _is_fitted(model):
             check(model)
         return model
 
     def rebuild(state: dict[str, Any]) -> Any:
         model: Any = kind.__new__(kind)
+        hidden = [name for name in state if callable(getattr(kind, name, None))]
+        require(not hidden, f"attributes must not hide the methods {hidden}")
         getattr(model, "__setstate__", vars(model).update)(dict(state))
         return checked(model)
 
@@ -71,9 +74,7 @@ def require(ok: Any, text: str) -> None:
         raise ValueError(text)
 
 
-def check_nodes(
-    left: np.ndarray, right: np.ndarray, leaf: np.ndarray, feature: np.ndarray, width: int
-) -> None:
+def check_nodes(left: Array, right: Array, leaf: Array, feature: Array, width: int) -> None:
     """Check that nodes are a tree: each but the first is the child of one node before it."""
     inner = np.flatnonzero(~leaf)
     children = np.concatenate([left[inner], right[inner]]).astype(np.int64)
@@ -84,7 +85,7 @@ def check_nodes(
     require(known.all(), f"a tree splits on a column beyond the {width} of its table")
 
 
-def depth_of(left: np.ndarray, right: np.ndarray) -> int:
+def depth_of(left: Array, right: Array) -> int:
     depth, level = -1, np.zeros(1, dtype=np.int64)
     while len(level):
         depth, inner = depth + 1, level[left[level] != -1]
@@ -92,22 +93,12 @@ def depth_of(left: np.ndarray, right: np.ndarray) -> int:
     return depth
 
 
-def by_field(nodes: np.ndarray) -> dict[str, np.ndarray]:
-    return {name: nodes[name] for name in nodes.dtype.names or ()}
-
-
-def as_nodes(fields: dict[str, np.ndarray], dtype: np.dtype) -> np.ndarray:
+def as_nodes(fields: dict[str, Array], dtype: np.dtype) -> Array:
     require(set(fields) == set(dtype.names or ()), "a tree is of another version of scikit-learn")
     nodes = np.zeros(len(next(iter(fields.values()))), dtype)
     for name, values in fields.items():
         nodes[name] = values.astype(dtype[name], casting="safe")
     return nodes
-
-
-def tree_state(found: Tree) -> dict[str, Any]:
-    state: Any = found.__getstate__()
-    nodes, values = by_field(state["nodes"]), state["values"]
-    return {"width": found.n_features, "nodes": nodes, "values": values}
 
 
 def rebuild_tree(state: dict[str, Any]) -> Tree:
@@ -122,37 +113,29 @@ def rebuild_tree(state: dict[str, Any]) -> Tree:
 
 
 def check_tree(model: Any) -> None:
-    found, classes = model.tree_, len(model.classes_)
-    ok = type(found) is Tree and found.n_features == model.n_features_in_
-    ok = ok and model.n_classes_ == classes == found.max_n_classes
-    require(ok and model.n_outputs_ == 1, "a tree must have one output, and its own classes")
+    ok = type(model.tree_) is Tree and model.tree_.n_features == model.n_features_in_
+    require(ok, "a tree is of other columns")
 
 
 def check_forest(model: Any) -> None:
-    classes, width, trees = len(model.classes_), model.n_features_in_, model.estimators_
-    ok = model.n_outputs_ == 1 and model.n_classes_ == classes and len(trees) > 0
-    require(ok, "a forest must have trees, one output, and its own classes")
-    for one in trees:
-        ok = type(one) in ONE_TREE and hasattr(one, "tree_")
-        ok = ok and one.n_features_in_ == width and one.n_classes_ == classes
+    for one in model.estimators_:
+        ok = type(one) in ONE_TREE and one.n_features_in_ == model.n_features_in_
         require(ok, "a tree does not fit into its forest")
-    require((model.n_jobs or 0) <= MAX_JOBS, f"a forest must ask for at most {MAX_JOBS} jobs")
+    require((model.n_jobs or 0) <= 256, "a forest must ask for at most 256 jobs, or threads")
 
 
-def rebuild_predictor(fields: dict[str, np.ndarray]) -> TreePredictor:
+def rebuild_predictor(state: dict[str, Any]) -> TreePredictor:
     none = np.zeros((0, 8), dtype=np.uint32)  # sets of categories
-    return TreePredictor(as_nodes(fields, PREDICTOR_RECORD_DTYPE), none, none)
+    return TreePredictor(as_nodes(state["nodes"], PREDICTOR_RECORD_DTYPE), none, none)
 
 
 def check_boosting(model: Any) -> None:
-    classes, width, flags = len(model.classes_), model.n_features_in_, model.is_categorical_
+    numbers = model._preprocessor is None and not np.any(model.is_categorical_)
     cure = "Put FrameEncoder before it in a pipeline."
-    numbers = model._preprocessor is None and not np.any(flags)
     require(numbers, f"boosted trees must ask for numbers to be saved, not categories. {cure}")
-    binned, each = model._bin_mapper, 1 if classes == 2 else classes
-    ok = type(binned) is _BinMapper and binned.is_categorical_.shape == (width,)
-    ok = ok and not binned.is_categorical_.any() and model.n_trees_per_iteration_ == each
-    require(ok, "boosted trees must have numbers, and a tree for each class")
+    classes, width = len(model.classes_), model.n_features_in_
+    ok = model.n_trees_per_iteration_ == (1 if classes == 2 else classes)
+    require(ok and "_in_fit" not in vars(model), "boosted trees must be fitted, one for each class")
     for one in (one for trees in model._predictors for one in trees):
         require(type(one) is TreePredictor, "boosted trees must be trees")
         nodes = one.nodes
@@ -161,24 +144,18 @@ def check_boosting(model: Any) -> None:
         require(not nodes["is_categorical"].any(), "a tree splits on categories")
 
 
-def check_dummy(model: Any) -> None:
-    ok = model.n_outputs_ == 1 and model.n_classes_ == len(model.classes_)
-    require(ok, "a dummy must have one output, and its own classes")
-
-
 for each in NUMPY_ALONE:
     register_estimator(each)
 for each in ONE_TREE:
     register_estimator(each, check_tree)
-register_estimator(DummyClassifier, check_dummy)
 register_estimator(ensemble.ExtraTreesClassifier, check_forest)
 register_estimator(ensemble.RandomForestClassifier, check_forest)
 register_estimator(ensemble.HistGradientBoostingClassifier, check_boosting)
-register(Tree, tree_state, rebuild_tree)
-register(TreePredictor, lambda one: by_field(one.nodes), rebuild_predictor)
+register(Tree, lambda one: one.__getstate__() | {"width": one.n_features}, rebuild_tree)
+register(TreePredictor, lambda one: {"nodes": one.nodes}, rebuild_predictor)
 register(HalfBinomialLoss, lambda _: {}, lambda _: HalfBinomialLoss())
 register(
     HalfMultinomialLoss,
-    lambda loss: {"n_classes": loss.n_classes},
-    lambda state: HalfMultinomialLoss(n_classes=state["n_classes"]),
+    lambda one: {"n_classes": one.n_classes},
+    lambda x: HalfMultinomialLoss(**x),
 )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from evalign.store.files import UNEXPECTED, StoreError
+from evalign.store.files import StoreError
 from evalign.training.annealing import part_with_temperature
 from evalign.training.batches import Data
 from evalign.training.configuration import checksum, configuration
@@ -94,7 +94,7 @@ class TrainingRun:
             self._load(state)
         except StoreError:
             raise
-        except UNEXPECTED as error:
+        except Exception as error:
             text = f"The checkpoint does not hold this run: {type(error).__name__}: {error}"
             raise StoreError(text) from error
 

@@ -154,7 +154,7 @@ def test_what_is_no_saved_thing_says_so(tmp_path):
     (tmp_path / "rule.json").write_text('{"format": "evalign rule", "version": 3}')
     versions = {"model": 1, "blend": 1, "run": 6, "rule.json": 3}
     for name, version in versions.items():
-        text = f"saved in format {version}.* and this version of evalign reads 7: fit again.$"
+        text = f"has format {version}.*, evalign now reads 7: fit again.$"
         with pytest.raises(StoreError, match=text):
             evalign.load(tmp_path / name)
     archive.save(tmp_path / "training", {"epoch": 1})

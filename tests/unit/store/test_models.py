@@ -1,7 +1,5 @@
 """Models of scikit-learn: the same when opened, and no crash whatever a file says."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -129,7 +127,6 @@ def as_signed(value, dtype):
         (FOREST, "+.estimators_.0.+.n_features_in_", 400),
         (FOREST, "+.estimators_.0.+.n_classes_", 10**9),
         (FOREST, "+.estimators_.0", 3),
-        (FOREST, "+.estimators_", []),
         (FOREST, "+.n_features_in_", 400),
         (FOREST, "+.n_classes_", 10**9),
         (FOREST, "+.n_outputs_", 2),
@@ -137,11 +134,12 @@ def as_signed(value, dtype):
         (FOREST, "+.classes_", ...),
         (DecisionTreeClassifier(), "+.classes_", ...),
         (DecisionTreeClassifier(), "+.n_features_in_", 400),
-        (BOOSTING, "+.n_features_in_", 400),
         (BOOSTING, "+.n_trees_per_iteration_", 10**9),
         (BOOSTING, "+.classes_", ...),
         (BOOSTING, "+._predictors.0.0", 3),
-        (BOOSTING, "+._bin_mapper", None),
+        (BOOSTING, "+._in_fit", True),
+        (BOOSTING, "+._preprocessor", 3),
+        (BOOSTING, "+._preprocess_X", 3),
         (BOOSTING, "+.is_categorical_", [True]),
         (DummyClassifier(), "+.n_classes_", 10**9),
     ],
@@ -157,7 +155,7 @@ def test_numbers_that_do_not_fit_together(tmp_path, model, where, value):
 def test_trees_without_nodes_or_with_others(tmp_path, model):
     archive.save(tmp_path / "model", model.fit(X, CODES))
     state, tensors = opened(tmp_path / "model")
-    fields = [name for name in tensors if re.search("nodes/|_predictors/", name)]
+    fields = [name for name in tensors if "/nodes/" in name]
     first = fields[0].rpartition("/")[0]
     for change in (lambda w: w[:0], lambda w: w[:-1], lambda w: w.double()):
         changed = {n: change(w) if n.startswith(first) else w for n, w in tensors.items()}
