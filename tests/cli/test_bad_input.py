@@ -175,7 +175,7 @@ def test_evaluate(tmp_path, fitted):
     assert "new.csv: X of AlignedClassifier must have the col" in refused("evaluate", fitted, new)
 
 
-@pytest.fixture(params=["run.json", "model/state.json", "details.json"])
+@pytest.fixture(params=["run.json", "model", "details.json"])
 def damaged(request, fitted, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(fitted, run)
@@ -206,11 +206,9 @@ def test_another_version(fitted, tmp_path):
     about = json.loads(file.read_text())
     file.write_text(json.dumps(about | {"version": 1}))
     text = refused("report", tmp_path / "run")
-    assert text.endswith(
-        "has format version 1, this is 6. Use it with the version of evalign that wrote it."
-    )
+    assert text.endswith("saved in format 1 and this version of evalign reads 7: fit again.")
     file.write_text(json.dumps(about | {"format": "other"}))
-    assert "is not a run of evalign: see its run.json" in refused("report", tmp_path / "run")
+    assert "holds nothing that evalign saved: it is no run" in refused("report", tmp_path / "run")
 
 
 def test_a_full_disk(fitted, data, tmp_path):

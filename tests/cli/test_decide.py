@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from evalign import DecisionRule, fit_decision
+from evalign.store.files import write_json
 from tests.cli.commands import done, refused, small_disk, written
 
 NAMES = ["low", "middle", "high"]
@@ -264,8 +265,6 @@ def test_a_promise(tmp_path):
 
 
 FORGED = [
-    ("format", "another"),
-    ("version", 9),
     ("columns", ["low", "low", "high"]),
     ("columns", ["low"]),
     ("columns", 3),
@@ -287,13 +286,17 @@ def test_a_forged_rule_is_refused(folder, tmp_path, name, value):
         tree[first][inner] = value
     else:
         tree[first] = value
-    assert "cannot be used" in applied(folder, tmp_path, json.dumps(tree))
+    tree = {name: tree[name] for name in tree if name not in ("format", "version", "sha256")}
+    write_json(tmp_path / "forged.json", "rule", tree)
+    text = (tmp_path / "forged.json").read_text()
+    (tmp_path / "forged.json").unlink()
+    assert "cannot be opened" in applied(folder, tmp_path, text)
     assert [path.name for path in tmp_path.iterdir()] == ["rule.json"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 100_000, '"rule"'])
 def test_a_file_that_is_not_a_rule(folder, tmp_path, text):
-    assert "cannot be used" in applied(folder, tmp_path, text)
+    assert "holds nothing that evalign saved" in applied(folder, tmp_path, text)
 
 
 def applied(folder, tmp_path, text):

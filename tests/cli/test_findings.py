@@ -168,4 +168,4 @@ def test_forged_findings(fitted, tmp_path, change):
     details["findings"] |= change
     (run / name).write_text(json.dumps(details))
     sign(run)
-    assert "cannot be used" in refused("report", run)
+    assert "or details.json: " in refused("report", run)

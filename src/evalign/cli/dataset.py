@@ -12,9 +12,10 @@ from pandas import util
 from sklearn.utils import _safe_indexing
 
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import check_other, replacing
+from evalign.cli.files import check_other
 from evalign.cli.terminal import Terminal
 from evalign.core.text import counted, listed
+from evalign.store.files import replacing
 from evalign.tables.features import Features
 from evalign.tables.files import Reading, TableFile, numbers_in, writing
 from evalign.tables.kinds import overview

@@ -1,6 +1,5 @@
 """The work of `evalign decide`: fit a decision rule to a table of scores, or apply one."""
 
-import json
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,7 +11,6 @@ import pandas as pd
 
 from evalign.cli.dataset import label_blocks, read_weights, reading_of
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import replacing
 from evalign.cli.outcome import promise
 from evalign.cli.terminal import Terminal
 from evalign.core.metrics import resolve
@@ -21,19 +19,18 @@ from evalign.decisions import DecisionRule
 from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.inputs import FROM_ONE
 from evalign.decisions.objective import ROUNDING
+from evalign.decisions.saved_rule import RULE
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import Method, as_argument
 from evalign.report.words import number, span
+from evalign.store.files import read_json, reading, write_json
 from evalign.tables.files import Reading, TableFile, numbers_in
 from evalign.tables.labels import Labels
-from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 SEED = 0  # of the folds
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 METHODS: tuple[Method, Method] = ("predict_proba", "decision_function")  # with --logits
-FORMAT, VERSION = "evalign rule", 3
-LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
 
 
 class SavedRule(NamedTuple):
@@ -49,28 +46,22 @@ class SavedRule(NamedTuple):
 
     def write(self, path: Path) -> None:
         tree = self._asdict() | {"rule": self.rule.state_dict(), "reading": asdict(self.reading)}
-        tree |= {"format": FORMAT, "version": VERSION}
-        with replacing(path) as aside:
-            aside.write_text(json.dumps(tree, indent=1), encoding="utf-8")
+        write_json(path, RULE, tree)
 
     @classmethod
     def read(cls, path: Path) -> "SavedRule":
         """Open a file, which may come from anyone."""
-        try:
-            tree = json.loads(read_plain(path, LARGEST))
-            if (tree.pop("format"), tree.pop("version")) != (FORMAT, VERSION):
-                raise ValueError(f"it is no rule of format version {VERSION}")
-            rule, reading = DecisionRule.from_state_dict(tree["rule"]), reading_of(tree["reading"])
-            saved = cls(**tree | {"rule": rule, "reading": reading})
+        tree = read_json(path, RULE)
+        with reading(path):
+            if "columns" not in tree:
+                raise ValueError("it names no columns, as the file of `evalign decide` does")
+            rule, how = DecisionRule.from_state_dict(tree["rule"]), reading_of(tree["reading"])
+            saved = cls(**tree | {"rule": rule, "reading": how})
             classes, columns = len(rule.classes or ()), len(saved.columns)
             fit = columns == classes or (columns, classes) == (1, 2)
             if not fit or columns != len(set(saved.columns)) or rule.task == "multilabel":
                 raise ValueError("its classes and columns do not fit together")
             return saved
-        except (OSError, RecursionError, *WRONG_TREE) as error:
-            why = f"{type(error).__name__}: {error}"[:300]
-            cure = "Give the file that `evalign decide --target` wrote."
-            raise UsageError(f"{path} cannot be used: {why}. {cure}") from error
 
 
 def fit_rule(spoken: Terminal, given: Namespace) -> None:

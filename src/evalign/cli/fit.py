@@ -4,7 +4,6 @@ import platform
 import shlex
 from argparse import Namespace
 from dataclasses import asdict
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
@@ -16,7 +15,6 @@ import evalign
 from evalign.cli import run
 from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import digest, replacing
 from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
 from evalign.cli.terminal import Terminal
 from evalign.ensemble import AlignedEnsemble
@@ -24,6 +22,7 @@ from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
 from evalign.recipes import chosen_recipe
 from evalign.report import render
+from evalign.store.files import digest
 from evalign.tables.files import writing
 from evalign.tables.labels import Labels
 from evalign.tables.warnings import warn_of_perfect
@@ -76,7 +75,6 @@ def training_seconds(given: Namespace) -> float | None:
     """Seconds for training, if they are limited; --time counts from the start of the command."""
     if given.time is None:
         return QUICK_TIME if given.quick else None
-    import_module("skops.io")  # saves what is trained, and takes seconds to load
     return max(LEAST_TIME, given.time - (monotonic() - given.start) - REPORT_TIME)
 
 
@@ -147,7 +145,7 @@ def _tested(
     arguments, rule = about["arguments"], models["model"].rule_
     about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table, path = predictions(tested, labels, models), folder / run.PREDICTIONS
-    with replacing(path) as aside, writing(aside, path) as write:
+    with writing(path, path) as write:
         write(table)
     warn_of_perfect(table, labels.names)
     columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
@@ -165,8 +163,8 @@ def _tested(
         },
     }
     content, result = contents(table, labels, about, arguments["--test"], details)
-    run.write_json(folder / run.DETAILS, details)
-    run.write_json(folder / run.METRICS, result)
+    run.dump(folder / run.DETAILS, details)
+    run.dump(folder / run.METRICS, result)
     (folder / run.REPORT).write_text(render(content, result), encoding="utf-8")
     return result
 

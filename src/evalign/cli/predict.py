@@ -7,11 +7,11 @@ import pandas as pd
 
 from evalign.cli.dataset import label_blocks, labelled, reading_of
 from evalign.cli.errors import refused
-from evalign.cli.files import digest, replacing
 from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes
 from evalign.cli.run import DETAILS, LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import Terminal
 from evalign.report import render
+from evalign.store.files import digest, replacing
 from evalign.tables.files import TableFile, check_size, is_parquet
 from evalign.tables.warnings import warn_of_few, warn_of_perfect, warn_of_seen
 

@@ -1,7 +1,9 @@
 """A decision rule: from scores to labels."""
 
 import math
+import os
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +17,8 @@ from evalign.decisions.class_shares import estimated_shares
 from evalign.decisions.expected import best_expected, slacks_of
 from evalign.decisions.inputs import FLOOR, Scores, Values, as_scores, class_vector
 from evalign.decisions.objective import Objective
-from evalign.decisions.saved_rule import Decision, checked_state
+from evalign.decisions.saved_rule import RULE, Decision, checked_state
+from evalign.store.files import write_json
 
 # Estimated class shares are unreliable if the `calibration_gap` of the fit was larger.
 LARGEST_GAP = 0.25
@@ -244,6 +247,10 @@ class DecisionRule:
             name: value.tolist() if isinstance(value, Tensor) else value
             for name, value in state.items()
         }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the rule as a JSON file, which `evalign.load` opens."""
+        write_json(Path(path), RULE, {"rule": self.state_dict()})
 
     @classmethod
     def from_state_dict(

@@ -11,7 +11,7 @@ from evalign.core.rows import Task
 from evalign.decisions.inputs import class_vector
 
 Decision = Literal["argmax", "tuned", "expected"]
-OWNER = "DecisionRule"
+OWNER, RULE = "DecisionRule", "rule"  # the kind of its file
 NEEDED = ("offsets", "factor", "gain", "decision", "source")
 # Numbers of a saved rule are below this: a larger one would leave no digits to the others.
 LARGEST_NUMBER = 1e8

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from evalign.store.files import UNEXPECTED, StoreError
+from evalign.training.annealing import part_with_temperature
 from evalign.training.batches import Data
-from evalign.training.checkpoint import WRONG_TREE, CheckpointError
 from evalign.training.configuration import checksum, configuration
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.settings import Settings
@@ -52,6 +53,7 @@ class TrainingRun:
         """Describe the call before the first step: a resumed run must have the same description."""
         annealing = self.stopping.annealing
         cooled = {} if annealing is None else annealing.settings
+        sharp = part_with_temperature(self.loss) if annealing is None else None
         named = [*self.network.named_parameters()]
         undecayed = {*self.optimizer.param_groups[1]["params"]}
         rows = [part for part in data if not isinstance(part, DataLoader)]  # loaders are not read
@@ -64,6 +66,8 @@ class TrainingRun:
             **configuration("score", score),
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
+            # An annealing lowers the temperature that was asked for, which is its `start`.
+            "loss.temperature": sharp and sharp.temperature.item(),
             **configuration("network", self.network),
             # The optimizer knows the parameters by their places, which follow from these two.
             "undecayed": [name for name, p in named if p in undecayed],
@@ -88,11 +92,11 @@ class TrainingRun:
         """Continue exactly where the state was taken, or say what differs from then."""
         try:
             self._load(state)
-        except CheckpointError:
+        except StoreError:
             raise
-        except WRONG_TREE as error:
+        except UNEXPECTED as error:
             text = f"The checkpoint does not hold this run: {type(error).__name__}: {error}"
-            raise CheckpointError(text) from error
+            raise StoreError(text) from error
 
     def _load(self, state: dict[str, Any]) -> None:
         now, then = asdict(self.settings) | self.call, state["call"]
@@ -100,7 +104,7 @@ class TrainingRun:
             if now.get(name) != then.get(name):
                 got = f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
                 cure = "Resume with the same call, or delete the checkpoint to start afresh."
-                raise CheckpointError(f"The checkpoint belongs to another run: {got}. {cure}")
+                raise StoreError(f"The checkpoint belongs to another run: {got}. {cure}")
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         slots = {int(k): v for k, v in state["optimizer"].items()}
