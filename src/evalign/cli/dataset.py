@@ -77,7 +77,7 @@ class LabelledFrame(NamedTuple):
 
     @property
     def counted(self) -> np.ndarray:
-        """Mask of the rows with a weight above 0. The others are never used."""
+        """Mask of the rows with a weight above 0. Others are never used."""
         return np.ones(len(self.y), bool) if self.weight is None else self.weight > 0
 
     @property
