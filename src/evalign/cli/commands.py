@@ -41,17 +41,13 @@ def demo(**shared: Any) -> None:
 
 
 # Help that does not fit beside its option
-RUN = "A new folder for the results."
 MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
 TIME = "Time for the whole command, such as 90s, 5m or 1h; slow models are left out."
 RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
 VALIDATION = "Rows to choose the epoch and the decision rule on."
 TEST = "Test rows (default: a fifth of DATA, held out)."
 BASELINE = "Compare with the best single model, or with a cross-entropy network."
-QUICK = "Preview: a sample of the rows, and quick models."
-RULE = "Label rows with this rule, which `evalign decide` wrote."
 NEW_RULE = "The rule (.json) to write; with --rule, the table."
-SEEDS = "Repetitions of the cross-validation, each with new folds."
 PAGE = "The page (.html) to write; by default the report in RUN."
 
 
@@ -59,10 +55,10 @@ PAGE = "The page (.html) to write; by default the report in RUN."
 def fit(
     data: opt.Data,
     target: opt.Target,
-    out: Path = Option(..., metavar="RUN", help=RUN, callback=writable()),
+    out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=writable()),
     model: opt.MODELS = Option("blend", help=MODEL),
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
-    quick: bool = opt.Flag("--quick", help=QUICK),
+    quick: bool = opt.Flag("--quick", help="Preview: a sample of the rows, and quick models."),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),
     seed: int = Option(0, min=0, max=2**31 - 1, help="Seed of the split and of training."),
     epochs: opt.Epochs = None,
@@ -107,7 +103,7 @@ def evaluate(run: opt.RunFolder, data: opt.Data, **shared: Any) -> None:
 def decide(
     data: opt.Data,
     out: Path = opt.NewFile(..., help=NEW_RULE, callback=writable(".json", *opt.SUFFIXES)),
-    rule: Path | None = opt.OldFile(None, help=RULE),
+    rule: Path | None = opt.OldFile(None, help="A rule of `evalign decide` to label rows with."),
     target: str | None = opt.Column(None, help="Column with the label."),
     groups: str | None = opt.Column(None, help='Groups of a constraint such as "gap(recall)".'),
     weight: opt.Weight = None,
@@ -140,7 +136,7 @@ def compare(
     target: opt.Target,
     metric: opt.Metric = "f1_macro",
     folds: int = Option(5, min=2, help="Number of folds of the cross-validation."),
-    seeds: int = Option(3, min=1, help=SEEDS),
+    seeds: int = Option(3, min=1, help="Repetitions of the cross-validation, each with new folds."),
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:

@@ -24,8 +24,6 @@ from evalign.tables.values import ColumnValues, read_table
 from evalign.tables.warnings import warn_of_few, warn_of_left_out, warn_of_shared
 from evalign.training import holdout_split
 
-hash_rows: Any = util.hash_pandas_object
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -79,26 +77,27 @@ class LabelledFrame(NamedTuple):
 
     @property
     def counted(self) -> np.ndarray:
-        """Mask of the rows with a weight above 0. The others are never used."""
+        """Mask of the rows with a weight above 0. Others are never used."""
         return np.ones(len(self.y), bool) if self.weight is None else self.weight > 0
 
     @property
     def hashes(self) -> np.ndarray:
         """A hash of each row, label included."""
+        hash_rows: Any = util.hash_pandas_object
         return hash_rows(self.X.assign(**{"": self.y}), index=False).to_numpy()
 
     def take(self, rows: np.ndarray) -> "LabelledFrame":
-        parts = (None if part is None else _safe_indexing(part, rows) for part in self)
+        parts: list[Any] = [x if x is None else _safe_indexing(x, rows) for x in self]
         return LabelledFrame(*parts)
 
     def followed_by(self, more: "LabelledFrame") -> "LabelledFrame":
         """These rows, and then those of another table with the same columns."""
         X = pd.concat([self.X, more.X], ignore_index=True)
         categories = dict.fromkeys(self.X.select_dtypes("category"), "category")
-        others = (
+        others: list[Any] = [
             None if one is None or other is None else np.concatenate([one, other])
             for one, other in zip(self[1:], more[1:], strict=True)
-        )
+        ]
         return LabelledFrame(X.astype(categories), *others)
 
     def sample(self, most: int | None, seed: int) -> "LabelledFrame":
@@ -160,7 +159,8 @@ def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> 
     """How to read a file: by the options, or else as it is known from before."""
     given = {name: value for name, value in options.items() if value}
     found: dict[str, Any] = asdict(Reading()) | (known or {}) | given
-    return Reading(**found | {"missing": tuple(found["missing"])})
+    found["missing"] = tuple(found["missing"])
+    return Reading(**found)
 
 
 def load(given: Namespace, most: int | None = None) -> TrainingTable:

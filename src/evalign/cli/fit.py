@@ -109,7 +109,7 @@ def estimators(given: Namespace, labels: Labels, limit: float | None) -> dict[st
 
 
 def _trained(
-    new: run.NewRun, labels: Labels, parts: dict[str, LabelledFrame], models: dict[str, run.Model]
+    new: run.NewRun, labels: Labels, parts: dict[str, LabelledFrame], models: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Train the models and save them; return them and the candidates of an ensemble."""
     tried = None

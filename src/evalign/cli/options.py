@@ -78,7 +78,6 @@ Quiet = Annotated[bool, Option("--quiet", metavar="", help="Print errors only.")
 DECISION = "From probabilities to labels: tuned on held-out rows, expected without labels, argmax."
 CONSTRAINT = 'What predictions must satisfy, such as "recall >= 0.9" or "recall[yes] >= 0.9".'
 CONFIDENCE = "Probability that the constraint holds on new data, such as 0.95."
-GROUP = "Rows with the same value in this column stay together."
 SEP = "Separator of a CSV (default: a comma, or a tab in a .tsv)."
 MISSING = "Mark of a missing value, besides those that pandas knows. May be repeated."
 DATES = "Format of dates that are not ISO 8601, such as %d/%m/%Y."
@@ -94,7 +93,7 @@ def goal(
 
 
 def roles(
-    group: str | None = Column(None, help=GROUP),
+    group: str | None = Column(None, help="Rows with the same value in this column stay together."),
     weight: Weight = None,
     drop: list[str] | None = Column(None, help="Column not to learn from. May be repeated."),
     positive: Positive = None,

@@ -22,7 +22,7 @@ class Terminal:
     Args:
         as_json: print the result as one JSON object, and nothing else on standard output.
         quiet: print only errors, and JSON if asked for.
-        warned: the warnings so far, which a report repeats.
+        warned: the warnings so far, which the report repeats.
     """
 
     as_json: bool
@@ -40,7 +40,7 @@ class Terminal:
             self.note(f"Note: {message}")
 
     def result(self, data: dict[str, Any], *shown: Table | str) -> None:
-        """Print the data as JSON, or what is `shown` to a person."""
+        """Print the data as JSON, or for a person what is `shown`."""
         if self.as_json:
             print(json.dumps(plain(data)))
         elif not self.quiet:
@@ -72,7 +72,7 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it: arrays as lists, and null for NaN and infinity."""
+    """A value as JSON holds it: lists for arrays, null for NaN and infinities."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if hasattr(value, "tolist"):

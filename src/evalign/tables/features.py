@@ -88,8 +88,9 @@ class Features:
         With `warn`, there is a warning about categories that training did not have.
         """
         plain = all(isinstance(c, NumberColumn) and not c.gaps for c in self.columns)
-        plain = plain and not self.left_out and not isinstance(X, TypedTable)
-        if plain and (sparse.issparse(X) or not np.isnan(X).any()):
+        plain = plain and not self.left_out
+        full = not isinstance(X, TypedTable) and (sparse.issparse(X) or not np.isnan(X).any())
+        if plain and full:
             return X
         matrix = np.zeros((_num_samples(X), self.width))
         warn = warn and not (isinstance(X, TypedTable) and X.judged)
@@ -232,7 +233,7 @@ def _learnt(names: tuple[str, ...], table: TypedTable, warn: bool) -> Iterator[L
         yield kind if typed is None else KINDS[kind].learn(name, typed)
 
 
-def _as_table(X: Given) -> TypedTable:
+def _as_table(X: Any) -> TypedTable:
     """The table itself, or the columns of an array of numbers."""
     if isinstance(X, TypedTable):
         return X

@@ -51,7 +51,7 @@ def warn_of_unseen(columns: Sequence[str]) -> None:
         _warn(f"Rows have categories that training did not have, in {found}. They count as rare.")
 
 
-def warn_of_few(part: str, names: Sequence[object], codes: np.ndarray) -> None:
+def warn_of_few(part: str, names: Sequence[str] | np.ndarray, codes: np.ndarray) -> None:
     """Warn about classes with few rows in a part of the data, given the class code of each row."""
     few, outcome = FEW_TO_JUDGE, "judged roughly"
     if part == "training":
