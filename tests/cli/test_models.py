@@ -16,7 +16,7 @@ from evalign.cli import run as runs
 from evalign.cli.options import MODELS, seconds
 from evalign.cli.run import FinishedRun
 from evalign.ensemble import candidates
-from evalign.ensemble.candidates import DEFAULT, NAMES
+from evalign.ensemble.candidates import DEFAULT
 from tests.cli.commands import done, files, fit, invoke, refused, sign, table, written
 
 
@@ -268,4 +268,4 @@ def test_times():
 
 
 def test_the_models_are_those_of_the_library():
-    assert {*MODELS.__args__} == {*NAMES, "auto", "blend"}
+    assert {*MODELS.__args__} == {*DEFAULT, "auto", "blend"}

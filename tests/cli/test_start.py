@@ -12,7 +12,7 @@ from evalign.cli import options
 from evalign.decisions import Decision
 from evalign.recipes import RECIPES
 
-SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly", "skops"}
+SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly"}
 # One process for all: what it has loaded in the end, none of the commands needed.
 SCRIPT = """
 import contextlib, io, json, runpy, sys

@@ -47,7 +47,8 @@ class AlignedEnsemble(storage.Savable, ClassifierMixin, BaseEstimator):
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
             boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
-            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed.
+            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed;
+            an ensemble with them is kept by joblib, not by `save`.
         choose: "blend" for the mean of the candidates' probabilities, with the weights that
             maximise the likelihood of the held-out labels; "auto" for the candidate with the best
             metric.
