@@ -65,9 +65,9 @@ class FinishedRun:
         """The "model" and, if there is one, the "baseline"."""
         with self.reading("model"):
             names = [name for name in ("model", "baseline") if name in self.about["files"]]
-            found = {name: archive.load(self.folder / name) for name in names}
+            found: dict[str, Any] = {name: archive.load(self.folder / name) for name in names}
             if isinstance(found["model"], AlignedEnsemble):
-                found = with_baseline(found["model"], self.about)
+                found |= with_baseline(found["model"], self.about)
             for model in found.values():
                 if model.classes_.tolist() != sorted(self.labels.values):
                     raise ValueError(f"its classes are not those of {ABOUT}")

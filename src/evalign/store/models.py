@@ -44,7 +44,7 @@ Array = np.ndarray
 ONE_TREE = (tree.DecisionTreeClassifier, tree.ExtraTreeClassifier)
 
 
-def register_estimator(kind: type, check: Callable[[Any], None] | None = None) -> None:
+def register_estimator(kind: Any, check: Callable[[Any], None] | None = None) -> None:
     """Make an estimator savable by its attributes, fitted or not.
 
     The check raises a ValueError if a fitted one is not safe to use. It is called before saving
@@ -60,7 +60,7 @@ def register_estimator(kind: type, check: Callable[[Any], None] | None = None) -
         return model
 
     def rebuild(state: dict[str, Any]) -> Any:
-        model: Any = kind.__new__(kind)
+        model = kind.__new__(kind)
         hidden = [name for name in state if callable(getattr(kind, name, None))]
         require(not hidden, f"attributes must not hide the methods {hidden}")
         getattr(model, "__setstate__", vars(model).update)(dict(state))
