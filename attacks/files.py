@@ -12,7 +12,8 @@ from evalign_study.records.results import Results, ResultsError, ResultsWarning
 from attacks import made
 from attacks.judge import Case, one_sentence
 from evalign import AlignedClassifier
-from evalign.training import CheckpointError, checkpoint
+from evalign.store import archive
+from evalign.store.files import StoreError
 from tests.cli.commands import invoke
 
 TIMES = 60
@@ -55,10 +56,10 @@ def damaged(
 
 def load_state(path: Path) -> str | None:
     try:
-        tree = checkpoint.load(path)
-    except CheckpointError as error:
+        tree = archive.load(path)
+    except StoreError as error:
         return one_sentence(error)
-    expected = checkpoint.load(made.state())
+    expected = archive.load(made.state())
     same = torch.equal(tree.pop("weights"), expected.pop("weights")) and tree == expected
     return None if same else "another state was loaded"
 
@@ -66,7 +67,7 @@ def load_state(path: Path) -> str | None:
 def load_saved(path: Path) -> str | None:
     try:
         found = AlignedClassifier.load(path).predict_proba(made.X)
-    except CheckpointError as error:
+    except StoreError as error:
         return one_sentence(error)
     expected = AlignedClassifier.load(made.saved()).predict_proba(made.X)
     return None if np.array_equal(found, expected) else "other probabilities"

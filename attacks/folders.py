@@ -1,6 +1,5 @@
 """Crafted run folders: their checksums are right, what they hold is not."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,20 +12,8 @@ import pyarrow.parquet as parquet
 from attacks import made
 from attacks.judge import Case
 from evalign.cli import run as runs
-from tests.cli.commands import invoke
-
-
-def sign(run: Path, **changes: Any) -> None:
-    """Change `run.json`, and give it and all files their checksums."""
-    file = run / "run.json"
-    about = json.loads(file.read_text()) | changes
-    about.pop("sha256")
-    for name in about["files"]:
-        path = run / name
-        if "/" not in name and os.path.isfile(path) and not path.is_symlink():
-            with path.open("rb") as opened:
-                about["files"][name] = hashlib.file_digest(opened, "sha256").hexdigest()
-    file.write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+from tests.cli.commands import invoke, sign
+from tests.forged import forge
 
 
 def refused(command: list[Any]) -> str | None:
@@ -60,7 +47,7 @@ def odd_files(_: Any) -> Iterator[Case]:
         "folder": Path.mkdir,
     }
     names = ["run.json", "details.json", "metrics.json", runs.PREDICTIONS]
-    names += ["model/manifest.json", "model/state.json", "model/tensors.safetensors"]
+    names += ["model"]
     for name in names:
         for kind, put in kinds.items():
 
@@ -118,33 +105,19 @@ def json_files(rng: Any) -> Iterator[Case]:
     contents = [b"", b"{", b"[]", b"3", b"null", b"NaN", b"1e999", b'{"model": []}', b"[" * 10**5]
     contents += [b'"' + b"x" * 10**6 + b'"', b"9" * 5000, b'{"a":' * 10**4 + b"1" + b"}" * 10**4]
     contents += [rng.bytes(100), b"\xef\xbb\xbf{}", '{"\ud83d": 1}'.encode("utf-16-le", "ignore")]
-    for name in ("details.json", "model/state.json", "model/manifest.json"):
+    for name in ("details.json", "state_json", "manifest_json", "tensors_safetensors"):
         for content in contents:
 
             def change(run: Path, name: str = name, content: bytes = content) -> None:
-                (run / name).write_bytes(content)
-                if "/" in name:  # signed one level deeper, too
-                    manifest = run / "model" / "manifest.json"
-                    if name != "model/manifest.json":
-                        about = json.loads(manifest.read_text())
-                        about["sha256"]["state.json"] = hashlib.sha256(content).hexdigest()
-                        manifest.write_text(json.dumps(about))
-                    resign_model(run)
+                if name == "details.json":
+                    (run / name).write_bytes(content)
                 else:
-                    sign(run)
+                    forge(run / "model", **{name: content})
+                sign(run)
 
             label = f"{name} is {content[:12]!r}"
             command = "report" if name == "details.json" else "predict"
             yield Case(label, forged(change, command))
-
-
-def resign_model(run: Path) -> None:
-    about = json.loads((run / "run.json").read_text())
-    files = about["files"]
-    for name in files:
-        if name.startswith("model/"):
-            files[name] = hashlib.sha256((run / name).read_bytes()).hexdigest()
-    sign(run, files=files)
 
 
 ATTACKS = {

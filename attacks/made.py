@@ -9,7 +9,7 @@ from evalign_study.records.results import Results
 from sklearn.datasets import make_classification
 
 from evalign import AlignedClassifier
-from evalign.training import checkpoint
+from evalign.store import archive
 from study.tests.records.made_runs import made as made_record
 from study.tests.records.made_runs import run as study_run
 from tests.cli.commands import done, fit, table, written
@@ -35,7 +35,7 @@ def saved() -> Path:
 @cache
 def state() -> Path:
     path = Made.folder / "checkpoint"
-    checkpoint.save(path, {"epoch": 3, "weights": torch.arange(6.0), "names": ["a", "b"]})
+    archive.save(path, {"epoch": 3, "weights": torch.arange(6.0), "names": ["a", "b"]})
     return path
 
 

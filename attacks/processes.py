@@ -13,15 +13,16 @@ import pandas as pd
 from attacks import made
 from attacks.judge import Case
 from evalign.core.text import visible
-from tests.cli.commands import files, fit, invoke, table, written
+from tests.cli.commands import fit, invoke, table, written
+from tests.forged import opened
 
 KILLING = """
 import os, signal
-from evalign.training import checkpoint
+from evalign.store import archive
 
 left = [{saves}]
 
-def save(folder, tree, save=checkpoint.save):
+def save(folder, tree, save=archive.save):
     left[0] -= 1
     if {halfway} and left[0] == 0:
         import threading
@@ -30,7 +31,7 @@ def save(folder, tree, save=checkpoint.save):
     if left[0] == 0 and not {halfway}:
         os.kill(os.getpid(), signal.SIGKILL)
 
-checkpoint.save = save
+archive.save = save
 """
 
 
@@ -44,9 +45,11 @@ def start(arguments: list[Any], before: str = "") -> subprocess.Popen[str]:
     )
 
 
-def comparable(run: Path) -> dict[str, bytes]:
-    names = ("tensors.safetensors", "test_predictions.parquet", "metrics.json")
-    return {str(path): x for path, x in files(run).items() if path.name in names}
+def comparable(run: Path) -> dict[str, Any]:
+    """The weights, predictions and scores, which do not depend on the time."""
+    weights = {name: w.tolist() for name, w in opened(run / "model")[1].items()}
+    names = ("test_predictions.parquet", "metrics.json")
+    return weights | {name: (run / name).read_bytes() for name in names}
 
 
 def killed(rng: Any) -> Iterator[Case]:

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evalign.cli import main
-from evalign.cli import run as runs
-from evalign.cli.files import digest
+from evalign.store.files import digest, write_json
 
 
 class Result(NamedTuple):
@@ -110,13 +109,12 @@ def small_disk(size):
 
 def sign(run, **changes):
     """Change `run.json`, and give it and all plain files their checksums."""
-    file = run / "run.json"
-    about = json.loads(file.read_text()) | changes
-    about.pop("sha256")
+    about = json.loads((run / "run.json").read_text()) | changes
     for name in about["files"] if isinstance(about["files"], dict) else ():
         if (run / name).is_file() and not (run / name).is_symlink():
             about["files"][name] = digest(run / name)
-    file.write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+    tree = {name: about[name] for name in about if name not in ("format", "version", "sha256")}
+    write_json(run / "run.json", "run", tree)
 
 
 def files(folder):

@@ -118,7 +118,7 @@ def test_a_cost_is_best_when_small(binary):
         (["--seeds", 0], "Invalid value for '--seeds'"),
         (["--metric", "f1_makro"], 'Did you mean "f1_macro"?'),
         (["--metric", "roc_auc"], "It ranks over all thresholds"),
-        (["--group", "house"], "--group: "),
+        (["--group", "house"], "has no column 'house'"),
         (
             ["--group", "member", "--folds", 2],
             "groups of compare must name at least 3 groups. Got 2.",

@@ -6,9 +6,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from evalign.cli import fit as command
+from evalign.cli.run import METRICS, PREDICTIONS
 from evalign.report import render
-from evalign.training import checkpoint
-from tests.cli.commands import done, files, fit, invoke, process, refused, small_disk
+from evalign.store import archive
+from evalign.store import files as store_files
+from tests.cli.commands import done, fit, invoke, process, refused, small_disk
+from tests.forged import opened
 
 EPOCHS = 3
 
@@ -22,15 +25,15 @@ def whole(tmp_path_factory, data):
 
 def comparable(run):
     """Return what does not depend on the time: weights, predictions and scores."""
-    return {
-        path: content
-        for path, content in files(run).items()
-        if path.name in ("tensors.safetensors", "test_predictions.parquet", "metrics.json")
-    }
+    names = ("model", "baseline")
+    tensors = {name: opened(run / name)[1] for name in names if (run / name).exists()}
+    weights = {name: {k: w.tolist() for k, w in tensors[name].items()} for name in tensors}
+    scores = {name: (run / name).read_bytes() for name in (PREDICTIONS, METRICS)}
+    return weights | scores
 
 
-def interrupting(folder, tree, save=checkpoint.save):
-    save(folder, tree)
+def interrupting(path, tree, save=archive.save):
+    save(path, tree)
     signal.raise_signal(signal.SIGINT)
 
 
@@ -38,16 +41,16 @@ KILLING = """
 import os, signal
 from evalign.estimator import classifier, fitting
 from evalign.estimator.network import Size
-from evalign.training import checkpoint
+from evalign.store import archive, files as store_files
 
 fitting.size_of_members, classifier.FOLDS = lambda *_: Size(2, 16), 2  # as in this process
 
-def save(folder, tree, save=checkpoint.save):
-    save(folder, tree)
-    if folder.name == "baseline":
+def save(path, tree, save=archive.save):
+    save(path, tree)
+    if path.name == "baseline":
         os.kill(os.getpid(), signal.SIGKILL)
 
-checkpoint.save = save
+archive.save = save
 """
 
 
@@ -65,7 +68,7 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
     out, partial = tmp_path / "run", tmp_path / "run.partial"
     arguments = fit(data, out, epochs=EPOCHS)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", interrupting)
+        patch.setattr(archive, "save", interrupting)
         stopped = invoke(*arguments)
     assert stopped.code == 130
     assert stopped.err.splitlines()[-1] == "evalign: interrupted."
@@ -89,9 +92,10 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
 
 def test_files_are_on_the_disk_before_the_run_gets_its_name(data, tmp_path, monkeypatch):
     out, synced = tmp_path / "run", []
-    monkeypatch.setattr(checkpoint, "sync_folder", lambda path: synced.append((path, out.exists())))
+    monkeypatch.setattr(store_files, "_sync", lambda path: synced.append((path, out.exists())))
     done(*fit(data, out, "--no-baseline", epochs=1))
-    assert synced[-2:] == [(tmp_path / "run.evalign-new", False), (tmp_path, True)]
+    assert synced[-2:] == [(tmp_path / "run.partial" / "run", False), (tmp_path, True)]
+    assert (tmp_path / "run.partial" / "run" / "model", False) in synced
     assert not (tmp_path / "run.partial").exists()
 
 
@@ -137,8 +141,10 @@ def test_a_damaged_checkpoint(data, tmp_path, no_room_for_the_report):
     out, partial = tmp_path / "run", tmp_path / "run.partial"
     with no_room_for_the_report():
         refused(*fit(data, out, "--quiet", epochs=1))
-    file = partial / "checkpoints" / "model" / "tensors.safetensors"
-    file.write_bytes(file.read_bytes()[:-1])
-    text = refused(*fit(data, out, "--quiet", epochs=1))
-    assert "checksum differs" in text
-    assert "delete the folder to start afresh." in text
+    file = partial / "checkpoints" / "model"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert f"{file} cannot be opened: BadZipFile: Bad CRC-32" in refused(
+        *fit(data, out, "--quiet", epochs=1)
+    )

@@ -1,6 +1,7 @@
 """One file gives one set of columns: by the command line and by both estimators."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 import evalign
 from evalign.tables import DataWarning, overview
+from evalign.training import TrainingWarning
 from tests.cli.commands import done, fit, refused
 
 ROWS = 120
@@ -87,12 +89,28 @@ def test_the_same_error_by_every_door(data, tmp_path):
     said = refused(*fit(data, tmp_path / "run"))
     X = pd.read_csv(data).drop(columns="label")
     for estimator in (evalign.AlignedClassifier(), evalign.AlignedEnsemble()):
-        with pytest.raises(ValueError, match="Column 'charge' must hold numbers alone") as caught:
+        with pytest.raises(ValueError, match="Column 'charge' must hold numbers only") as caught:
             estimator.fit(X, LABEL)
         assert said.endswith(str(caught.value))
     assert "Got '$3.25' in row 4 (the first is 1) and in 11 others." in said
     assert "--missing '$3.25'; in pandas na_values" in said
     done(*fit(data, tmp_path / "run", "--drop", "charge", epochs=1))
+
+
+def test_a_class_of_few_rows_by_every_door(data, tmp_path):
+    frame = pd.read_csv(data).assign(label=["few"] * 4 + ["no", "yes"] * (ROWS // 2 - 2))
+    frame = frame[["age", "part", "label"]]
+    X, y, said = frame.drop(columns="label"), frame["label"], "Classes with few training rows ('few"
+    network = evalign.AlignedClassifier(epochs=1, random_state=0)
+    blend = evalign.AlignedEnsemble(candidates=["linear", ("network", network)], cv=2)
+    for estimator in (network, blend):
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always", DataWarning)
+            warnings.simplefilter("ignore", TrainingWarning)
+            estimator.fit(X, y)
+        assert [str(each.message) for each in shown] == [f"{said}': 4) are hard to learn."]
+    frame.to_csv(data, index=False)
+    assert f"Note: {said}': 3)" in done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)).err
 
 
 def test_what_fit_was_told_of_a_file_is_remembered(tmp_path):
@@ -101,7 +119,7 @@ def test_what_fit_was_told_of_a_file_is_remembered(tmp_path):
     frame = pd.DataFrame({"age": age, "day": days, "label": LABEL})
     frame.to_csv(data := tmp_path / "data.csv", index=False, sep=";", encoding="latin-1")
     text = refused(*fit(data, tmp_path / "run"))
-    assert "It has 'age;day;label'. If its columns are separated by another mark, pass --s" in text
+    assert "Expected 1 fields in line 2, saw 2. For a CSV, see --sep, --encoding (such as" in text
     how = ["--sep", ";", "--decimal", ",", "--missing", "?", "--dates", "%d/%m/%Y"]
     done(*fit(data, tmp_path / "run", *how, "--encoding", "latin-1", epochs=1))
     about = json.loads((tmp_path / "run" / "run.json").read_text())

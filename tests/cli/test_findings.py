@@ -12,11 +12,11 @@ from sklearn.inspection import permutation_importance
 
 from evalign import AlignedClassifier, AlignedEnsemble, DecisionRule
 from evalign.cli import fit as command
-from evalign.cli.findings import cuts, importance
-from evalign.cli.labelled import LabelledFrame
+from evalign.cli.dataset import LabelledFrame
+from evalign.cli.outcome import cuts, importance
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning
-from evalign.tables.classes import Labels
+from evalign.tables.labels import Labels
 from tests.cli.commands import done, fit, refused, sign, table, written
 
 LABELS = {number: Labels("label", tuple(range(number))) for number in (2, 3)}
@@ -168,4 +168,4 @@ def test_forged_findings(fitted, tmp_path, change):
     details["findings"] |= change
     (run / name).write_text(json.dumps(details))
     sign(run)
-    assert "cannot be used" in refused("report", run)
+    assert "or details.json: " in refused("report", run)

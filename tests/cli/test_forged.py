@@ -67,7 +67,7 @@ def test_other_metrics(run, data, command):
     (run / "metrics.json").write_text("{}")
     sign(run)
     again = [run if part == command[command.index("--out") + 1] else part for part in command]
-    assert "metrics.json cannot be used" in invoke(*again).err
+    assert "cannot be opened: metrics.json: " in invoke(*again).err
 
 
 def test_predictions_that_are_larger_in_memory(run, monkeypatch):

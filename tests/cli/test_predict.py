@@ -77,7 +77,7 @@ def test_the_row_of_a_bad_number_in_a_later_block(fitted, tmp_path, monkeypatch)
     monkeypatch.setattr(tables, "BLOCK_CELLS", 1)
     text = refused("predict", fitted, new, "--out", tmp_path / "scored.csv")
     assert "new.csv, from row 1025: X of AlignedClassifier must have the columns of fit. " in text
-    assert "holds text ('old' in row 211; the first is 1)." in text
+    assert "Got text ('old' in row 211; the first is 1) in column 'age', which held" in text
     assert list(tmp_path.iterdir()) == [new]
 
 
@@ -128,7 +128,7 @@ def test_dates_and_the_model_in_python(tmp_path):
     np.testing.assert_allclose(found, scored, rtol=1e-12)
     wrong = written(tmp_path / "wrong.csv", pd.read_csv(data).fillna({"since": "soon"}))
     text = refused("predict", tmp_path / "run", wrong, "--out", tmp_path / "x.csv")
-    assert "column 'since' held dates in fit and holds text ('soon' in row 1; the" in text
+    assert "Got text ('soon' in row 1; the first is 1) in column 'since', which held da" in text
 
 
 def test_labels_come_back_as_they_were(tmp_path):

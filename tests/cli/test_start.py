@@ -12,7 +12,7 @@ from evalign.cli import options
 from evalign.decisions import Decision
 from evalign.recipes import RECIPES
 
-SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly", "skops"}
+SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly"}
 # One process for all: what it has loaded in the end, none of the commands needed.
 SCRIPT = """
 import contextlib, io, json, runpy, sys
@@ -32,7 +32,7 @@ COMMANDS = [
     ("--help", 0, "Train classifiers on the metric you report."),
     ("", 0, "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 broken pipe."),
     ("fit --help", 0, "evalign fit data.csv --target label --metric f1_macro --out run"),
-    ("fit --help", 0, "A new folder for the results."),
+    ("fit --help", 0, "A new folder for results."),
     ("fit --help", 0, "a weighted mean of several (blend)"),
     ("fit --nonsense", 2, "No such option: --nonsense"),
     ("fit nosuch.csv --target y", 2, "file 'nosuch.csv' does not exist."),

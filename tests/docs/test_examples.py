@@ -17,7 +17,8 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from evalign import losses, metrics
 from evalign.cli import compare as comparison
-from evalign.cli import main, models
+from evalign.cli import fit as fitting
+from evalign.cli import main
 from evalign.comparison import METHODS, PLAIN, TUNED
 from evalign.losses.base import RowSettings
 from tests import tolerances
@@ -72,7 +73,7 @@ def name(path):
 @pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(models, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
+    monkeypatch.setattr(fitting, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
     monkeypatch.setattr(comparison, "METHODS", FEW)  # the others are compared in tests/cli
     if path in OWN_FILES:
         rows = [f"{x % 7 + x / 200},{'yes' if x % 7 > 4 else 'no'}" for x in range(120)]

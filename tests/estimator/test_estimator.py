@@ -24,7 +24,8 @@ from evalign.estimator import AlignedClassifier
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.metrics import resolve
 from evalign.recipes import RECIPES
-from evalign.training import CheckpointError, TrainingWarning
+from evalign.store.files import StoreError
+from evalign.training import TrainingWarning
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced, noted_losses, quick
 from tests.unit.training.runs import averaged, steps_noted
@@ -304,9 +305,9 @@ def test_load_says_what_is_missing(fitted, tmp_path):
     text = r"network of AlignedClassifier.load must be given: functions are not saved. Got none."
     with pytest.raises(ValueError, match=text):
         AlignedClassifier.load(tmp_path / "model")
-    with pytest.raises(CheckpointError, match="belong to another network"):
+    with pytest.raises(StoreError, match="belong to another network"):
         AlignedClassifier.load(tmp_path / "model", network=nn.Linear)
-    with pytest.raises(CheckpointError, match="is not a checkpoint of evalign"):
+    with pytest.raises(FileNotFoundError, match="nothing does not exist"):
         AlignedClassifier.load(tmp_path / "nothing")
     own = quick(lambda c: c.tp.sum() / c.total, epochs=1, on_epoch=print).fit(X, Y)
     own.save(tmp_path / "own")
@@ -442,7 +443,7 @@ def test_a_checkpoint_wants_a_fixed_seed(tmp_path):
     with pytest.raises(ValueError, match=text):
         quick(random_state=None).fit(X, Y, checkpoint=tmp_path / "training")
     quick(epochs=1).fit(X, Y, checkpoint=tmp_path / "training")
-    with pytest.raises(CheckpointError, match=r"seed was \d+ and is now \d+"):
+    with pytest.raises(StoreError, match=r"seed was \d+ and is now \d+"):
         quick(epochs=1, random_state=1).fit(X, Y, checkpoint=tmp_path / "training")
 
 
@@ -462,7 +463,7 @@ def test_a_checkpoint_of_another_problem_is_not_gone_on_from(change, text, tmp_p
     rows = {"X": X, "y": Y, "sample_weight": None}
     arguments = {"recipe": "cross_entropy"} | {k: v for k, v in change.items() if k not in rows}
     rows |= {k: v for k, v in change.items() if k in rows}
-    with pytest.raises(CheckpointError, match=text):
+    with pytest.raises(StoreError, match=text):
         quick(epochs=1, **arguments).fit(**rows, checkpoint=tmp_path / "training")
 
 
@@ -490,7 +491,7 @@ def test_pipeline_and_cross_validation():
 
 WRONG = [
     ({"metric": "f1_makro"}, "metric of AlignedClassifier must be a name of metrics.names(). Got"),
-    ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
+    ({"metric": "f1"}, "classes of f1 must be two. Got 3 classes. Use f1_macro, f1_micro or f1_w"),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: np.nan, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
     (

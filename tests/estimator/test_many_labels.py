@@ -330,7 +330,7 @@ def test_wrong_data(call, text):
             {"class_weight": "balanced"},
             "class_weight of AlignedClassifier must be None if multilabel. Got 'balanced'.",
         ),
-        ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 labels'),
+        ({"metric": "f1"}, "classes of f1 must be two. Got 3 labels. Use f1_macro, f1_micro or"),
         ({"metric": "accuracy"}, "confusion of Accuracy must come from mutually exclusive classes"),
     ],
     ids=str,

@@ -14,9 +14,11 @@ from evalign import AlignedClassifier
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import Size, size_of_members, wanted
 from evalign.losses import LogitAdjustedLoss
-from evalign.training import CheckpointError, Settings, checkpoint, fit
+from evalign.store.files import StoreError
+from evalign.training import Settings, fit
 from tests import tolerances
 from tests.estimator.models import imbalanced, noted_losses
+from tests.forged import forge, opened
 
 EDGES = [torch.linspace(-2, 2, 9), None, torch.tensor([-1.0, 0.0, 3.0]), None]
 X, Y = imbalanced(300, classes=3)
@@ -212,11 +214,13 @@ def test_columns_without_numbers_to_embed():
 )
 def test_weights_of_other_sizes_are_refused(fitted, tmp_path, name, value):
     fitted.save(tmp_path / "model")
-    tree = checkpoint.load(tmp_path / "model")
-    weights = {k: w for k, w in tree["network"].items() if k != name}
-    tree["network"] = weights | ({} if value is None else {name: value})
-    checkpoint.save(tmp_path / "model", tree)
-    with pytest.raises(CheckpointError):
+    state, tensors = opened(tmp_path / "model")
+    weights, key = state["state"]["fitted"]["network"], f"/state/fitted/network/{name}"
+    weights[name] = {"$tensor": key}
+    if value is None:
+        del weights[name]
+    forge(tmp_path / "model", state, tensors | ({} if value is None else {key: value}))
+    with pytest.raises(StoreError):
         AlignedClassifier.load(tmp_path / "model")
 
 

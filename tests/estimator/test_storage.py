@@ -2,20 +2,22 @@
 
 import math
 import re
+import shutil
 
 import pytest
 import torch
 
 from evalign import AlignedClassifier
-from evalign.training import CheckpointError, checkpoint
+from evalign.store.files import StoreError
 from tests.estimator.models import imbalanced
+from tests.forged import forge, opened, put
 
 X, Y = imbalanced(120, classes=3)
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("saved") / "model"
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model"
     model = AlignedClassifier(
         network="mlp",
         validation_fraction=0.2,
@@ -24,29 +26,15 @@ def tree(tmp_path_factory):
         decision="argmax",
         random_state=0,
     )
-    model.fit(X, Y).save(folder)
-    return checkpoint.load(folder)
+    model.fit(X, Y).save(path)
+    return path
 
 
-def put(tree, path, value):
-    """A copy of the tree with another value at a dotted path; None of a key removes it."""
-    first, _, rest = path.partition(".")
-    changed = dict(tree)
-    if rest:
-        changed[first] = put(tree[first], rest, value)
-    elif value is ...:
-        del changed[first]
-    else:
-        changed[first] = value
-    return changed
-
-
-MEAN = torch.zeros(X.shape[1], dtype=torch.float64)
 CASES = [
     *((name, value) for name in ("arguments", "rule", "network", "scaler", "classes")
       for value in (..., None, 3, "text", [], {})),
     ("functions", ...),
-    ("functions", [["network"]]),
+    ("functions", 3),
     ("functions", ["nosuch"]),
     ("seed", ...),
     ("seed", "0"),
@@ -69,12 +57,10 @@ CASES = [
          "utc": False},
         {"kind": "date", "name": "x0", "parts": ["year"], "fill": [], "gaps": False, "utc": False},
       )),
-    ("classes", list(range(10**5))),
-    ("classes", [2, 1, 0]),
-    ("classes_dtype", "nosuch"),
+    ("classes", {"$labels": list(range(10**5)), "dtype": "|O"}),
+    ("classes", {"$labels": [2, 1, 0], "dtype": "|O"}),
     ("arguments.dropout", "much"),
-    ("arguments.metric", ...),
-    ("arguments.class_weight", [[1]]),
+    ("arguments.device", "nosuch"),
     ("arguments.nosuch", 1),
     ("rule.gain", [[math.nan] * 3] * 3),
     ("rule.gain", [[1.0, 0.0], [0.0, 1.0]]),
@@ -82,34 +68,44 @@ CASES = [
     ("rule.decision", "nosuch"),
     ("rule.offsets", [math.nan] * 3),
     ("rule.nosuch", 1),
-    ("scaler.mean", MEAN + math.nan),
-    ("scaler.mean", MEAN[:1]),
-    ("scaler.scale", MEAN + math.inf),
-    ("scaler.scale", MEAN - 1),
-    ("scaler.scale", ...),
-    ("network.0.weight", ...),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "value"), CASES, ids=lambda case: str(case)[:30])
-def test_a_wrong_tree_is_refused_in_one_line(tree, tmp_path, path, value):
-    if path == "network.0.weight":
-        changed = put(
-            tree, "network", {k: v for k, v in tree["network"].items() if k != "0.weight"}
-        )
-    else:
-        changed = put(tree, path, value)
-    checkpoint.save(tmp_path / "model", changed)
-    with pytest.raises(CheckpointError) as refused:
-        AlignedClassifier.load(tmp_path / "model")
+@pytest.mark.parametrize(("where", "value"), CASES, ids=lambda case: str(case)[:30])
+def test_a_wrong_state_is_refused_in_one_line(saved, tmp_path, where, value):
+    path = shutil.copy(saved, tmp_path / "model")
+    name, dot, rest = where.partition(".")
+    inside = f"{name}.+.{rest}" if dot and name in ("features", "rule") else where
+    put(path, f"+.{inside}" if name in ("arguments", "functions") else f"+.fitted.{inside}", value)
+    with pytest.raises(StoreError) as refused:
+        AlignedClassifier.load(path)
     assert "\n" not in str(refused.value)
-    assert str(tmp_path) in str(refused.value)
 
 
-def test_a_folder_of_an_older_version_says_so(tree, tmp_path):
-    checkpoint.save(tmp_path / "model", put(tree, "version", ...))
-    with pytest.raises(CheckpointError, match=r"of format 1, this is 3\. Load it"):
-        AlignedClassifier.load(tmp_path / "model")
+MEAN = torch.zeros(X.shape[1], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("scaler/state/mean", MEAN + math.nan),
+        ("scaler/state/mean", MEAN[:1]),
+        ("scaler/state/scale", MEAN + math.inf),
+        ("scaler/state/scale", MEAN - 1),
+        ("scaler/state/scale", None),
+        ("network/0.weight", None),
+        ("network/0.weight", torch.zeros(2, 2)),
+        ("classes", torch.tensor([0, 2, 1])),
+        ("classes", torch.zeros(3, 3)),
+    ],
+)
+def test_wrong_tensors_are_refused(saved, tmp_path, name, value):
+    path = shutil.copy(saved, tmp_path / "model")
+    state, tensors = opened(path)
+    tensors = {k: w for k, w in tensors.items() if k != f"/state/fitted/{name}"}
+    forge(path, state, tensors | ({} if value is None else {f"/state/fitted/{name}": value}))
+    with pytest.raises(StoreError):
+        AlignedClassifier.load(path)
 
 
 @pytest.mark.parametrize(

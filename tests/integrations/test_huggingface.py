@@ -25,7 +25,7 @@ from evalign import (
     losses,
 )
 from evalign.integrations.huggingface import AlignedTrainer
-from evalign.training.checkpoint import load
+from evalign.store.archive import load
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.integrations.engines import CLASSES, as_if_launched, made_rows

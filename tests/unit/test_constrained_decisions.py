@@ -199,7 +199,7 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
             return standings(objective, ScoredRows(eta, target, weight).matrices(gains))
 
         before = standing(start)
-        rule, after = best_neighbour(ScoredRows(eta, target, weight), start, before, form)
+        rule, after = best_neighbour(ScoredRows(eta, target, weight), start, form)
         assert after.tolist() == pytest.approx(standing(rule.unsqueeze(0))[0].tolist(), abs=SAME)
         assert after.tolist() > before[0].tolist()
 

@@ -280,7 +280,7 @@ BAD = {
     ),
     "columns": (
         lambda: fit_decision(Z, Y, metric="f1_macro")(Z[:, :2]),
-        "have 3 labels, like those the rule was fitted on. Got 2",
+        "have 3 labels, as in the fit of the rule. Got 2",
     ),
 }
 

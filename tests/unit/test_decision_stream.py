@@ -140,7 +140,7 @@ def test_reset_forgets_all_rows():
 def test_wrong_input_is_told():
     logits, y = problem(3, 30)
     fitter = DecisionFitter("f1_macro")
-    with pytest.raises(ValueError, match="y of DecisionFitter must hold labels for tuned"):
+    with pytest.raises(ValueError, match="y of DecisionFitter must hold labels for decision tuned"):
         fitter.update(logits)
     with pytest.raises(ValueError, match=r"y of DecisionFitter must have shape \(30,\)"):
         fitter.update(logits, y[:7])

@@ -219,15 +219,13 @@ FULL = {
     "binary metric of 5 classes": (
         lambda: loss(logits(4, 5), LABELS, metric="f1"),
         ValueError,
-        'average of FBeta must be "macro", "micro" or "weighted" for 5 classes. Got "binary". '
-        'Use average="macro", by name "f1_macro".',
+        "classes of f1 must be two. Got 5 classes. Use f1_macro, f1_micro or f1_weighted.",
     ),
     "binary metric of labels": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="npv"),
         ValueError,
-        'average of NegativePredictiveValue must be "macro", "micro" or "weighted" for 3 labels. '
-        'Got "binary". Use average="macro", by name "npv_macro"; if dimension 1 holds no labels, '
-        "logits.unsqueeze(1).",
+        "classes of npv must be two. Got 3 labels. Use npv_macro, npv_micro or npv_weighted; if "
+        "dimension 1 holds no labels, logits.unsqueeze(1).",
     ),
     "MCC of labels": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="matthews_corrcoef"),

@@ -254,7 +254,7 @@ def test_rows_that_a_metric_takes_are_enough():
     (constraint,) = parse("f1 >= 0.89")
     cells = 10 * torch.tensor([[[[50.0, 5.0], [4.0, 41.0]]]], dtype=torch.float64)
     text = lacking(constraint, evidence(cells.tolist()), 0.05, None)
-    needed = int(re.fullmatch(r"'f1 >= 0.89' takes (\d+) rows .* there are 1000.", text)[1])
+    needed = int(re.fullmatch(r"'f1 >= 0.89' needs (\d+) rows .* there are 1000.", text)[1])
     for rows, passes in ((needed, True), (needed / 2, False)):
         p = p_values(constraint, evidence((cells * rows / 1000).tolist()), 0.05)
         assert (p[0] <= 0.05) == passes
@@ -284,10 +284,10 @@ def test_nothing_is_promised_of_a_group_without_a_row_of_the_class(classes):
     group = (torch.arange(900) // classes) % 2
     how = {"metric": "f1_macro", "constraint": "gap(recall[1]) <= 0.2", "confidence": 0.9}
     assert fit_decision(logits, y, groups=group, **how).promised
-    with pytest.warns(UserWarning, match="<= 0.2' has a group without a row that it counts. It is"):
+    with pytest.warns(UserWarning, match="<= 0.2' is undefined, as in a group without"):
         rule = fit_decision(logits, y, groups=torch.where(y == 1, 0, group), **how)
     assert rule.promised is False
-    with pytest.raises(ValueError, match="groups of fit_decision must name two groups"):
+    with pytest.raises(ValueError, match="groups of fit_decision must name at least two groups"):
         fit_decision(logits, y, groups=group, sample_weight=group, **how)
 
 
@@ -299,10 +299,10 @@ def test_too_few_rows_say_how_many_it_takes():
     y = torch.arange(60) >= 40
     how = {"metric": "precision", "constraint": "recall >= 0.9", "confidence": 0.95}
     text = (
-        "The rule does not promise its constraint, which it meets on these rows, for new rows "
-        "with confidence 0.95. 'recall >= 0.9' takes 29 rows of class 1 if they are like these, and"
-        " there are 20. It is the safest one found. Give more labelled rows, or a "
-        "lower confidence."
+        "The rule does not promise its constraint with confidence 0.95: it holds on these rows, "
+        "but may not on new data. 'recall >= 0.9' needs 29 rows of class 1 like these, and there "
+        "are 20. The rule is the safest one found. Provide more labelled rows, or lower the "
+        "confidence."
     )
     with pytest.warns(UserWarning, match=re.escape(text)):
         rule = fit_decision(z, y.long(), **how)
@@ -310,7 +310,7 @@ def test_too_few_rows_say_how_many_it_takes():
     # The safest: all rows of class 1 are found, and of such rules it is the most precise.
     assert rule.slacks["recall >= 0.9"] == pytest.approx(0.1)
     assert (rule(z) == (z >= 0)).all()
-    with pytest.warns(UserWarning, match="takes 29 rows of class 'fraud'"):
+    with pytest.warns(UserWarning, match="needs 29 rows of class 'fraud'"):
         fit_decision(z, y.long(), classes=["fine", "fraud"], **how)
     copies = fit_decision(z.repeat(2), y.long().repeat(2), **how)  # 40 rows of class 1
     assert copies.promised is True
@@ -420,7 +420,7 @@ WRONG = {
     ),
     "one group": (
         GAP | {"groups": ["a"] * 40},
-        "groups of fit_decision must name two groups at least. Got 1.",
+        "groups of fit_decision must name at least two groups. Got 1.",
     ),
     "numbers with fractions": (
         GAP | {"groups": Z},
@@ -434,8 +434,8 @@ WRONG = {
     ),
     "a confidence of probabilities": (
         {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 0.9, "decision": "expected"},
-        "confidence of fit_decision must come with the decision tuned. Got the decision expected. "
-        "Probabilities alone promise nothing.",
+        "confidence of fit_decision must come with decision tuned. Got decision expected. "
+        "A promise takes labels.",
     ),
     "per cent": (
         {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 95},

@@ -187,7 +187,7 @@ WRONG = [
     (["no"], ["no"], {"metric": "f1"}, "classes of score must name both classes where only one oc"),
     ([[0, 1]], [[0, 1]], {"classes": [0, 1]}, "classes of score must be None for a multilabel pro"),
     ([[0, 2]], [[0, 1]], {}, "predictions of score must hold 0 and 1 only, as it has a column per"),
-    ([0, 1, 2], [0, 1, 2], {"metric": "f1"}, 'Got "binary". Use average="macro", by name "f1_mac'),
+    ([0, 1, 2], [0, 1, 2], {"metric": "f1"}, "classes of f1 must be two. Got 3 classes. Use f1_m"),
     ([0], [0], {"metric": "f1_makro"}, "metric of score must be a name of metrics.names(). Got 'f"),
 ]
 

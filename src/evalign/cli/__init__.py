@@ -1,8 +1,8 @@
 """The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `decide`, `compare`, `report`.
 
-`app` is the program, `commands` declares its commands. Both import little, so that help comes at
-once. The work is in `fit`, `predict`, `decide`, `compare` and `metrics`; `run` is the folder that
-`fit` writes, `outcome` and `findings` are what its report says, `dataset` reads tables.
+`app` is the program, and `commands` declares its commands. Both import little, so that help appears
+at once. The work is in `fit`, `predict`, `decide`, `compare` and `metrics`; `run` is the folder
+that `fit` writes, `outcome` holds what its report says, `dataset` reads and splits tables.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from evalign import __version__
 from evalign.cli import commands
-from evalign.cli.errors import UsageError
+from evalign.core.errors import InputError
 from evalign.core.text import visible
 
 app = typer.Typer(
@@ -54,7 +54,7 @@ def run(
         return code
     except TyperException as error:
         return _complain(name, error.format_message())
-    except UsageError as error:
+    except InputError as error:
         return _complain(name, str(error))
     except (OSError, SystemExit) as error:  # rich ends the program at a broken pipe
         if BrokenPipeError in (type(error), type(error.__context__)):

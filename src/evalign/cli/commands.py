@@ -18,7 +18,7 @@ from evalign.cli.options import goal, output, reading, roles, sharing
 def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
     """Import the work of a command, which takes seconds, and do it.
 
-    The options reach it as attributes, those about reading a file as one of them.
+    It gets the options as attributes; `reading` holds those about reading a file.
     """
     module, function = work.split(".")
     given = Namespace(**own, **shared)
@@ -34,24 +34,20 @@ def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
 def demo(**shared: Any) -> None:
     """Run a small comparison on built-in data, in less than a minute.
 
-    The data are scikit-learn's handwritten digits, made long-tailed: there are twenty times as many
-    zeros as nines.
+    The data are scikit-learn's handwritten digits, made long-tailed: twenty times as many zeros as
+    nines.
     """
     _do("compare.show_demo", **locals())
 
 
 # Help that does not fit beside its option
-RUN = "A new folder for the results."
 MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
 TIME = "Time for the whole command, such as 90s, 5m or 1h; slow models are left out."
 RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
-VALIDATION = "Rows to choose epoch and decision on."
+VALIDATION = "Rows to choose the epoch and the decision rule on."
 TEST = "Test rows (default: a fifth of DATA, held out)."
 BASELINE = "Compare with the best single model, or with a cross-entropy network."
-RULE = "Label rows with a rule that `evalign decide` wrote."
 NEW_RULE = "The rule (.json) to write; with --rule, the table."
-CLASSES = "The classes (default: those of the labels)."
-SEEDS = "Repetitions of the cross-validation, each with other folds."
 PAGE = "The page (.html) to write; by default the report in RUN."
 
 
@@ -59,17 +55,17 @@ PAGE = "The page (.html) to write; by default the report in RUN."
 def fit(
     data: opt.Data,
     target: opt.Target,
-    out: Path = Option(..., metavar="RUN", help=RUN, callback=writable()),
+    out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=writable()),
     model: opt.MODELS = Option("blend", help=MODEL),
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
-    quick: bool = Option(False, "--quick", help="Preview: a sample of the rows and quick models."),
+    quick: bool = opt.Flag("--quick", help="Preview: a sample of the rows, and quick models."),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),
     seed: int = Option(0, min=0, max=2**31 - 1, help="Seed of the split and of training."),
     epochs: opt.Epochs = None,
     validation: Path | None = opt.OldFile(None, help=VALIDATION, callback=table),
     test: Path | None = opt.OldFile(None, help=TEST, callback=table),
-    baseline: bool = Option(True, help=BASELINE),
-    verbose: bool = Option(False, "--verbose", help="Show what each column was read as."),
+    baseline: bool = Option(True, metavar="", help=BASELINE),
+    verbose: bool = opt.Flag("--verbose", help="Show how each column was read."),
     **shared: Any,
 ) -> None:
     """Train the model that is best for the metric you report.
@@ -93,22 +89,13 @@ def predict(run: opt.RunFolder, data: opt.Data, out: opt.NewTable, **shared: Any
 
     The new table has the columns of DATA, `prediction`, and a column `probability_<class>` for each
     class. Rows are read and written in blocks, so the table may be larger than memory.
-
-    Examples:
-
-        evalign predict run new.csv --out scored.parquet
     """
     _do("predict.label_table", **locals())
 
 
 @sharing(reading, output)
 def evaluate(run: opt.RunFolder, data: opt.Data, **shared: Any) -> None:
-    """Score the models of a run on labelled rows.
-
-    Examples:
-
-        evalign evaluate run test.csv
-    """
+    """Score the models of a run on labelled rows."""
     _do("predict.score_table", **locals())
 
 
@@ -116,13 +103,12 @@ def evaluate(run: opt.RunFolder, data: opt.Data, **shared: Any) -> None:
 def decide(
     data: opt.Data,
     out: Path = opt.NewFile(..., help=NEW_RULE, callback=writable(".json", *opt.SUFFIXES)),
-    rule: Path | None = opt.OldFile(None, help=RULE),
+    rule: Path | None = opt.OldFile(None, help="A rule of `evalign decide` to label rows with."),
     target: str | None = opt.Column(None, help="Column with the label."),
     groups: str | None = opt.Column(None, help='Groups of a constraint such as "gap(recall)".'),
     weight: opt.Weight = None,
     positive: opt.Positive = None,
-    classes: str | None = Option(None, metavar="A,B,C", help=CLASSES),
-    logits: bool = Option(False, "--logits", help="The columns hold logits, not probabilities."),
+    logits: bool = opt.Flag("--logits", help="The columns hold logits, not probabilities."),
     **shared: Any,
 ) -> None:
     """Find the best decision rule for a metric, from the probabilities of any model.
@@ -150,7 +136,7 @@ def compare(
     target: opt.Target,
     metric: opt.Metric = "f1_macro",
     folds: int = Option(5, min=2, help="Number of folds of the cross-validation."),
-    seeds: int = Option(3, min=1, help=SEEDS),
+    seeds: int = Option(3, min=1, help="Repetitions of the cross-validation, each with new folds."),
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
@@ -170,12 +156,7 @@ def compare(
 
 @sharing(output)
 def metrics(**shared: Any) -> None:
-    """List the names of metrics, with what each measures.
-
-    Examples:
-
-        evalign metrics
-    """
+    """List the names of metrics, with what each measures."""
     _do("metrics.list_metrics", **locals())
 
 
@@ -185,10 +166,5 @@ def report(
     out: Path | None = opt.NewFile(None, help=PAGE, callback=writable(".html")),
     **shared: Any,
 ) -> None:
-    """Render the report of a run again: one HTML page that opens offline.
-
-    Examples:
-
-        evalign report run --out report.html
-    """
+    """Render the report of a run again: one HTML page that opens offline."""
     _do("predict.render_report", **locals())

@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits
 from evalign import comparison
 from evalign.cli.dataset import load
 from evalign.cli.errors import refused
-from evalign.cli.introduction import introduce
 from evalign.cli.terminal import Terminal, grid
 from evalign.comparison import METHODS, MIN_VALUES, PLAIN, TUNED, Row
 from evalign.core.text import counted
@@ -22,11 +21,12 @@ from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number, span
+from evalign.tables.warnings import FEW_ROWS, DataWarning
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
 DEMO_METHODS = [PLAIN, TUNED, "EAST (argmax)", "aligned (tuned)", "random forest (argmax)"]
-DEMO_FOLDS, DEMO_SEEDS = 3, 2
+DEMO_SEEDS = 2
 NEXT = "Now with a table of your own: evalign fit data.csv --target label --out run"
 
 
@@ -34,7 +34,7 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign compare`."""
     dataset = load(given)
     labels, rows = dataset.labels, dataset.rows
-    introduce(spoken, dataset)
+    dataset.introduce(spoken)
     classifier = AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive)
     how = {"methods": list(METHODS), "folds": given.folds, "seeds": range(given.seeds)}
     how |= {"groups": rows.groups, "sample_weight": rows.weight}
@@ -52,7 +52,7 @@ def show_demo(spoken: Terminal, _: Namespace) -> None:
     classifier = AlignedClassifier(
         "f1_macro", network=small, epochs=30, batch_size=64, learning_rate=0.01, device="cpu"
     )
-    how = {"methods": DEMO_METHODS, "folds": DEMO_FOLDS, "seeds": range(DEMO_SEEDS)}
+    how = {"methods": DEMO_METHODS, "folds": 3, "seeds": range(DEMO_SEEDS)}
     _compare(spoken, classifier, X, y, [str(digit) for digit in range(10)], **how)
     spoken.note(NEXT)
 
@@ -77,6 +77,7 @@ def _compare(
     with warnings.catch_warnings():
         # EAST sees one batch at a time, and no option makes batches larger.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
+        warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # in a fold
         runs, bar = comparison.compare(classifier, X, y, **how), Console(stderr=True)
         total = len(how["methods"]) * folds * seeds
         records = list(track(runs, "Comparing", total, console=bar, disable=spoken.quiet))
@@ -88,6 +89,7 @@ def _compare(
     if folds * seeds >= MIN_VALUES:
         least = number(comparison.least_shown(records))
         sentences.append(f"These folds cannot tell a difference below about {least} from chance.")
+    methods = [_plain(row) for row in summary]
     data = {
         "metric": name,
         "greater_is_better": greater,
@@ -95,7 +97,7 @@ def _compare(
         "classes": classes,
         "folds": folds,
         "seeds": seeds,
-        "methods": [_plain(row) for row in summary],
+        "methods": methods,
         "verdict": sentences,
         "records": [record._asdict() for record in records],
     }
@@ -104,22 +106,20 @@ def _compare(
         f"{counted(seeds, 'time')}, with its 95% interval; difference to {PLAIN}."
     )
     headings = ["method", "mean", "95% interval", "difference", "p", "seconds"]
-    spoken.result(data, grid(headings, map(_cells, summary)), explained, "", *sentences)
-
-
-def _cells(row: Row) -> list[str]:
-    """A method for a person."""
-    difference, change, p = row.difference, "", ""
-    if difference is not None:
-        change = f"{'+' if difference.value > 0 else ''}{number(difference.value)}"
-        p = "<0.001" if difference.p < 0.001 else f"{difference.p:.3f}"
-    mean, interval = number(row.score.value), span(row.score._asdict())
-    return [row.method, mean, interval, change, p, f"{row.seconds:.1f}"]
+    spoken.result(data, grid(headings, map(_cells, methods)), explained, "", *sentences)
 
 
 def _plain(row: Row) -> dict[str, Any]:
     """A method for JSON."""
-    mean, low, high, _ = row.score
-    scores = {"method": row.method, "mean": mean, "low": low, "high": high}
     difference = row.difference and row.difference._asdict()
-    return scores | {"difference": difference, "seconds": row.seconds}
+    scores = dict(zip(("mean", "low", "high"), row.score, strict=False))
+    return {"method": row.method, **scores, "difference": difference, "seconds": row.seconds}
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """A method for a person."""
+    change, p = "", ""
+    if difference := row["difference"]:
+        change = f"{'+' if difference['value'] > 0 else ''}{number(difference['value'])}"
+        p = "<0.001" if difference["p"] < 0.001 else f"{difference['p']:.3f}"
+    return [row["method"], number(row["mean"]), span(row), change, p, f"{row['seconds']:.1f}"]

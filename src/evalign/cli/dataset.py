@@ -1,22 +1,28 @@
-"""From the options of a command to rows: for training, test and validation."""
+"""The table of a command: its columns, classes and labelled rows, and their split into parts."""
 
 from argparse import Namespace
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas import util
+from sklearn.utils import _safe_indexing
 
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.labelled import LabelledFrame
-from evalign.core.text import listed
-from evalign.tables.classes import Labels
+from evalign.cli.files import check_other
+from evalign.cli.terminal import Terminal
+from evalign.core.text import counted, listed
+from evalign.store.files import replacing
 from evalign.tables.features import Features
-from evalign.tables.files import Reading, TableFile, numbers_in
+from evalign.tables.files import Reading, TableFile, numbers_in, writing
 from evalign.tables.kinds import overview
+from evalign.tables.labels import Labels
 from evalign.tables.values import ColumnValues, read_table
-from evalign.tables.warnings import warn_of_few, warn_of_shared
+from evalign.tables.warnings import warn_of_few, warn_of_left_out, warn_of_shared
+from evalign.training import holdout_split
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Columns:
         group: rows with the same value stay together; None for no such column.
         weight: weight of a row; None for no such column.
         kinds: kind of each column to learn from.
-        overview: what every column was read as, see `evalign.tables.overview`.
+        overview: how every column was read, see `evalign.tables.overview`.
         reading: the fields of `Reading`.
     """
 
@@ -46,32 +52,111 @@ class Columns:
     @property
     def text(self) -> list[str]:
         """Columns that are read as text: categories, labels and groups."""
-        categories = [name for name, kind in self.kinds.items() if kind == "category"]
-        return [*categories, *filter(None, [self.target, self.group])]
+        return [*self._of_kind("category"), *filter(None, [self.target, self.group])]
 
     @property
     def dates(self) -> list[str]:
-        return [name for name, kind in self.kinds.items() if kind == "date"]
+        return self._of_kind("date")
 
     @property
     def used(self) -> list[str]:
         """All columns that an evaluation needs."""
         return [*self.features, *filter(None, [self.target, self.group, self.weight])]
 
+    def _of_kind(self, wanted: str) -> list[str]:
+        return [name for name, kind in self.kinds.items() if kind == wanted]
+
+
+class LabelledFrame(NamedTuple):
+    """Rows of a table: features, class codes, and perhaps weights and groups."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    weight: np.ndarray | None
+    groups: np.ndarray | None
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Mask of the rows with a weight above 0. Others are never used."""
+        return np.ones(len(self.y), bool) if self.weight is None else self.weight > 0
+
+    @property
+    def hashes(self) -> np.ndarray:
+        """A hash of each row, label included."""
+        hash_rows: Any = util.hash_pandas_object
+        return hash_rows(self.X.assign(**{"": self.y}), index=False).to_numpy()
+
+    def take(self, rows: np.ndarray) -> "LabelledFrame":
+        parts: list[Any] = [x if x is None else _safe_indexing(x, rows) for x in self]
+        return LabelledFrame(*parts)
+
+    def followed_by(self, more: "LabelledFrame") -> "LabelledFrame":
+        """These rows, and then those of another table with the same columns."""
+        X = pd.concat([self.X, more.X], ignore_index=True)
+        categories = dict.fromkeys(self.X.select_dtypes("category"), "category")
+        others: list[Any] = [
+            None if one is None or other is None else np.concatenate([one, other])
+            for one, other in zip(self[1:], more[1:], strict=True)
+        ]
+        return LabelledFrame(X.astype(categories), *others)
+
+    def sample(self, most: int | None, seed: int) -> "LabelledFrame":
+        """A stratified sample of at most so many rows; all of them for None."""
+        if most is None or len(self.y) <= most:
+            return self
+        most = min(most, len(self.y) - len(np.unique(self.y)))  # a split leaves a row of each class
+        with refused():
+            return self.take(holdout_split(self.y, fraction=most / len(self.y), seed=seed)[1])
+
+    def hold_out(
+        self, labels: Labels, seed: int, part: str
+    ) -> tuple["LabelledFrame", "LabelledFrame"]:
+        """Split into the rows to train on, and a fifth for the "test" or "validation"."""
+        cure = f"Give more rows or groups, another --seed, or a table with --{part}."
+        with refused(where=f"A fifth cannot be held out as {part} rows. {cure} "):
+            kept, held_out = holdout_split(self.y, groups=self.groups, seed=seed)
+        training, other = self.take(kept), self.take(held_out)
+        lost = np.setdiff1d(self.y[self.counted], training.y[training.counted])
+        if len(lost) or not other.counted.any():
+            names = listed([labels.names[code] for code in lost], 3) or "rows with a weight"
+            raise UsageError(f"Holding out {part} rows leaves no {names} on one side. {cure}")
+        return training, other
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingTable:
-    """A table to learn from: its columns, its classes, some of its rows, and how many it had."""
+    """A table to learn from: columns, features, classes, its rows or a sample, and their count."""
 
     columns: Columns
     features: Features
     labels: Labels
     rows: LabelledFrame
-    found: int
+    count: int
+
+    def introduce(self, spoken: Terminal, *, verbose: bool = False) -> None:
+        """Say how the columns and the classes were read."""
+        kinds, names = list(self.columns.kinds.values()), self.labels.names
+        found = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        spoken.note(f"{counted(self.count)}; columns: {found}.")
+        warn_of_left_out(self.features.left_out)
+        if verbose:
+            table = pd.DataFrame(self.columns.overview)
+            table["examples"] = table["examples"].map(", ".join)
+            for line in table.to_string(index=False).splitlines():
+                spoken.note(line)
+        if (used := len(self.rows.y)) < self.count:
+            spoken.note(f"Preview with {used} of the rows. Without --quick, all are used.")
+        if len(names) == 2:
+            share = (self.rows.y == 1).mean()
+            # F1 and the like are about the positive class, which is usually the rare one.
+            usual = f" It has {share:.0%} of the rows; see --positive." if share > 0.5 else ""
+            spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.{usual}")
+        else:
+            spoken.note(f"{len(names)} classes: {listed(names)}.")
 
 
 def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> Reading:
-    """The options about reading a file, or else what is known of it."""
+    """How to read a file: by the options, or else as it is known from before."""
     given = {name: value for name, value in options.items() if value}
     found: dict[str, Any] = asdict(Reading()) | (known or {}) | given
     found["missing"] = tuple(found["missing"])
@@ -79,15 +164,12 @@ def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> 
 
 
 def load(given: Namespace, most: int | None = None) -> TrainingTable:
-    """Read a training table and find the kinds of its columns; sample `most` rows of it."""
+    """Read a training table and find the kinds of its columns; sample at most `most` rows."""
     source = TableFile(given.data, reading_of(given.reading))
     target, group, weight = given.target, given.group, given.weight
-    named = [("--target", target), ("--group", group), ("--weight", weight)]
-    named += [("--drop", name) for name in dict.fromkeys(given.drop or [])]
-    named = [(option, name) for option, name in named if name is not None]
-    for option, name in named:
-        source.need([name], option)
-    roles = [name for _, name in named]
+    named = (target, group, weight, *dict.fromkeys(given.drop or []))
+    roles = [name for name in named if name is not None]
+    source.need(roles)
     if len(set(roles)) < len(roles):
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
     frame = source.read(text=[target, *filter(None, [group])])
@@ -99,30 +181,12 @@ def load(given: Namespace, most: int | None = None) -> TrainingTable:
         features = Features.learn(str(source), table, warn=False)  # `introduce` warns
         read_as = overview(table), asdict(source.reading)
     kinds = {column.name: column.kind for column in features.columns}
-    if taken := [name for name in kinds if name in labels.written]:
-        cure = f"Rename them, or leave them out with --drop {taken[0]!r}."
-        raise UsageError(
-            f"{source} has columns that `evalign predict` adds, {listed(taken)}. {cure}"
-        )
     columns = Columns(target, group, weight, kinds, *read_as)
     rows = labelled(frame, _typed(table, features, source), columns, labels, source)
     if rows.weight is not None and (np.bincount(rows.y, rows.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
     rows = rows if most is None else rows.sample(most, given.seed)
     return TrainingTable(columns, features, labels, rows, len(frame))
-
-
-def read_rows(path: Path, dataset: TrainingTable) -> LabelledFrame:
-    """The rows of another table, for validation or the test."""
-    columns = dataset.columns
-    source = TableFile(path, reading_of({}, columns.reading))
-    source.need(columns.used)
-    frame = source.read(columns.text)
-    X = _typed(frame[columns.features], dataset.features, source)
-    found = labelled(frame, X, columns, dataset.labels, source)
-    if not found.counted.any():
-        raise UsageError(f"Column {columns.weight!r} of {source} must give some row a weight.")
-    return found
 
 
 def split(
@@ -133,33 +197,43 @@ def split(
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
     they are held out here, if it has no folds of its own (`inner`).
     """
-    parts = {"training": dataset.rows}
+    parts, labels = {"training": dataset.rows}, dataset.labels
     for name, path in {"test": given.test, "validation": given.validation}.items():
         training = parts["training"]
         if path is not None:
-            found = read_rows(path, dataset)
-            parts[name] = found if most is None else found.sample(most, given.seed)
+            parts[name] = _other_rows(path, dataset).sample(most, given.seed)
         elif name == "test" or (inner and training.groups is not None):
-            parts["training"], parts[name] = training.hold_out(dataset.labels, given.seed, name)
+            parts["training"], parts[name] = training.hold_out(labels, given.seed, name)
+        if name in parts:
+            warn_of_few(name, labels.names, parts[name].y[parts[name].counted])
     warn_of_shared({name: part.hashes for name, part in parts.items()})
-    for name, part in parts.items():
-        warn_of_few(name, dataset.labels.names, part.y[part.counted])
     return parts
 
 
-def read_weights(frame: pd.DataFrame, column: str, source: object) -> np.ndarray:
-    """The weights of rows."""
+def _other_rows(path: Path, dataset: TrainingTable) -> LabelledFrame:
+    """The rows of another table, for validation or the test."""
+    columns = dataset.columns
+    source = TableFile(path, reading_of({}, columns.reading))
+    source.need(columns.used)
+    frame = source.read(columns.text)
+    X = _typed(frame[columns.features], dataset.features, source)
+    return labelled(frame, X, columns, dataset.labels, source)
+
+
+def read_weights(frame: pd.DataFrame, column: str | None, source: object) -> np.ndarray | None:
+    """The weights of rows; None without a column of weights."""
     allowed = "weights, finite numbers that are not negative"
-    return numbers_in(frame[column], source, allowed, 0, np.inf)
+    return None if column is None else numbers_in(frame[column], source, allowed, 0, np.inf)
 
 
 def labelled(
     frame: pd.DataFrame, X: pd.DataFrame, columns: Columns, labels: Labels, source: object
 ) -> LabelledFrame:
-    """The features X of a table with the labels, weights and groups that it holds."""
-    y, weight, groups = labels.encode(frame, source), None, None
-    if columns.weight is not None:
-        weight = read_weights(frame, columns.weight, source)
+    """The features X of a table with its labels, weights and groups."""
+    y, groups = labels.encode(frame, source), None
+    weight = read_weights(frame, columns.weight, source)
+    if weight is not None and not weight.any():
+        raise UsageError(f"Column {columns.weight!r} of {source} must give some row a weight.")
     if columns.group is not None:
         column: Any = frame[columns.group]
         groups = column.astype(str).to_numpy(object)
@@ -167,6 +241,19 @@ def labelled(
             what = f"Column {columns.group!r} of {source}"
             raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
     return LabelledFrame(X, y, weight, groups)
+
+
+def label_blocks(
+    spoken: Terminal, given: Namespace, blocks: Iterable[Any], label: Callable[..., dict[str, Any]]
+) -> None:
+    """Write a table in blocks, with the columns that `label` returns for a block and its place."""
+    out, count = given.out, 0
+    check_other(out, given.data)
+    with replacing(out) as aside, writing(aside, out) as write:
+        for block, raw in blocks:
+            write(raw.assign(**label(block, count)))
+            count += len(raw)
+    spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
 
 
 def _typed(table: Any, features: Features, source: object) -> pd.DataFrame:

@@ -1,16 +1,18 @@
-"""Errors and warnings that the person at the terminal can act on."""
+"""Bad input: one line on the terminal, and exit code 2."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from evalign.core.errors import InputError
 
-class UsageError(ValueError):
-    """Bad input. It is reported in one line, and the exit code is 2."""
+
+class UsageError(InputError):
+    """Bad input to a command."""
 
 
 @contextmanager
 def refused(*kinds: type[Exception], where: str = "") -> Iterator[None]:
-    """Report an error of the library as bad input: a ValueError, and others that are named."""
+    """Report errors of the library, ValueErrors and other `kinds`, as bad input."""
     try:
         yield
     except (ValueError, *kinds) as error:

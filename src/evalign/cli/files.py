@@ -1,13 +1,6 @@
-"""Files: where one may be written, and how it is written whole or not at all.
+"""Checks of paths, before anything slow is loaded."""
 
-Only the standard library is imported here: a wrong path is reported before anything slow is loaded.
-"""
-
-import hashlib
-import os
-import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from evalign.cli.errors import UsageError
@@ -47,26 +40,3 @@ def writable(*suffixes: str) -> Callable[[Path | None], Path | None]:
         return path
 
     return check
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a file beside `path`, which takes its place at the end and is gone after an error.
-
-    Of two commands that write the same file, the last one wins whole.
-    """
-    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
-    try:
-        yield aside
-        with open(aside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,31 +6,33 @@ from argparse import Namespace
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 import evalign
 from evalign.cli import run
-from evalign.cli.dataset import TrainingTable, load, split
+from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import digest, replacing
-from evalign.cli.findings import cuts, importance
-from evalign.cli.introduction import introduce
-from evalign.cli.labelled import LabelledFrame
-from evalign.cli.models import estimators, train, training_seconds
-from evalign.cli.outcome import contents, predictions, shown, tried_models
-from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, write_json
+from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
 from evalign.cli.terminal import Terminal
 from evalign.ensemble import AlignedEnsemble
+from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
+from evalign.estimator import AlignedClassifier
 from evalign.recipes import chosen_recipe
 from evalign.report import render
-from evalign.tables.classes import Labels
+from evalign.store.files import digest
 from evalign.tables.files import writing
+from evalign.tables.labels import Labels
 from evalign.tables.warnings import warn_of_perfect
 
-QUICK_ROWS = 2500  # of a preview
-PREVIEW = "This is a preview. Without --quick all rows and models are used."
+PREVIEW = "This is a preview. Without --quick, all rows and models are used."
+# A preview: rows, folds, seconds of training, and how a network is trained.
+QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 6.0
+QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
+# Seconds of a time limit that are reserved for the report, and the least for training.
+REPORT_TIME, LEAST_TIME = 3.0, 1.0
 # Options that do not change a run, and those that stand for files.
 OTHERS = ("out", "verbose", "as_json", "quiet", "start", "reading", "data", "validation", "test")
 
@@ -46,19 +48,19 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     }
     if done := run.finished(given.out, arguments):
         spoken.note(f"{given.out} is complete: this command has run before.")
-        with done.reading(METRICS):
-            _show(spoken, given.out, done.read(METRICS))
+        with done.reading(run.METRICS):
+            _show(spoken, given.out, done.read(run.METRICS))
         return
-    network = given.model == NETWORK
+    network = given.model == run.NETWORK
     if given.time is not None and network:
         cure = "Use --epochs for one network."
-        raise UsageError(f"--time must be left out with --model {NETWORK}. {cure}")
+        raise UsageError(f"--time must be left out with --model {run.NETWORK}. {cure}")
 
     most = QUICK_ROWS if given.quick else None
     dataset = load(given, most)
     labels = dataset.labels
     parts = split(dataset, given, most, inner=network)
-    introduce(spoken, dataset, verbose=given.verbose)
+    dataset.introduce(spoken, verbose=given.verbose)
 
     models = estimators(given, labels, training_seconds(given))
     with run.building(given.out, arguments) as new:
@@ -69,13 +71,50 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     _show(spoken, given.out, result)
 
 
+def training_seconds(given: Namespace) -> float | None:
+    """Seconds for training, if they are limited; --time counts from the start of the command."""
+    if given.time is None:
+        return QUICK_TIME if given.quick else None
+    return max(LEAST_TIME, given.time - (monotonic() - given.start) - REPORT_TIME)
+
+
+def estimators(given: Namespace, labels: Labels, limit: float | None) -> dict[str, run.Model]:
+    """The models to train for the options of a command, within a limit of seconds."""
+    metric, model, quick, recipe = given.metric, given.model, given.quick, given.recipe
+    usual = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
+    usual |= {"pos_label": labels.positive, "random_state": given.seed}
+    usual["verbose"] = 0 if given.quiet else 1
+    epochs: dict[str, Any] = {"epochs": given.epochs}
+    trained = QUICK_TRAINING if quick and given.epochs is None else epochs
+    if model == run.NETWORK:
+        recipes = {"model": recipe}
+        if given.baseline and not quick and recipe != "cross_entropy":
+            recipes["baseline"] = "cross_entropy"
+        return {
+            name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
+            for name, kind in recipes.items()
+        }
+    network = network_candidate(metric, recipe, given.seed)
+    network.set_params(pos_label=labels.positive, **trained)
+    names = DEFAULT if model in (AUTO, BLEND) else (model,)
+    ensemble = AlignedEnsemble(
+        metric,
+        candidates=[(name, network) if name == run.NETWORK else name for name in names],
+        choose=AUTO if model == AUTO else BLEND,
+        cv=QUICK_FOLDS if quick else None,
+        time_limit=limit,
+        **usual,
+    )
+    return {"model": ensemble}
+
+
 def _trained(
-    new: NewRun, labels: Labels, parts: dict[str, LabelledFrame], models: dict[str, Any]
+    new: run.NewRun, labels: Labels, parts: dict[str, LabelledFrame], models: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Train the models and save them; return them and the candidates of an ensemble."""
     tried = None
     for name, model in list(models.items()):
-        train(model, labels, parts["training"], parts.get("validation"), new.checkpoints / name)
+        _train(model, labels, parts, new.checkpoints / name)
         if isinstance(model, AlignedEnsemble):
             new.about["baseline"] = run.strongest(model)
             models, tried = run.with_baseline(model, new.about), tried_models(model)
@@ -83,15 +122,30 @@ def _trained(
     return models, tried
 
 
+def _train(
+    model: run.Model, labels: Labels, parts: dict[str, LabelledFrame], checkpoint: Path
+) -> None:
+    """Fit to folds of the training rows, or to all of them where validation rows are given."""
+    rows, validated, known = parts["training"], parts.get("validation"), labels.array
+    given: dict[str, Any] = {"checkpoint": checkpoint}
+    if isinstance(model, AlignedClassifier) and validated is not None:
+        given["validation_data"] = (validated.X, known[validated.y], validated.weight)
+    elif validated is not None:
+        fold = np.split(np.arange(len(rows.y) + len(validated.y)), [len(rows.y)])
+        rows = rows.followed_by(validated)
+        model.set_params(cv=[tuple(fold)])
+    model.fit(rows.X, known[rows.y], rows.weight, groups=rows.groups, **given)
+
+
 def _tested(
-    new: NewRun, labels: Labels, tested: LabelledFrame, models: Any, tried: Any, warned: list[str]
+    new: run.NewRun, labels: Labels, tested: LabelledFrame, models: Any, tried: Any, notes: Any
 ) -> dict[str, Any]:
     """Write the files about the test rows and the report; return the scores."""
     folder, _, about = new
     arguments, rule = about["arguments"], models["model"].rule_
     about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
-    table, path = predictions(tested, labels, models), folder / PREDICTIONS
-    with replacing(path) as aside, writing(aside, path) as write:
+    table, path = predictions(tested, labels, models), folder / run.PREDICTIONS
+    with writing(path, path) as write:
         write(table)
     warn_of_perfect(table, labels.names)
     columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
@@ -101,7 +155,7 @@ def _tested(
         "history": {name: getattr(model, "history_", []) for name, model in models.items()},
         "candidates": tried,
         "findings": {
-            "notes": [PREVIEW, *warned] if arguments["--quick"] else warned,
+            "notes": [PREVIEW, *notes] if arguments["--quick"] else notes,
             "against": against,
             "cuts": [cuts(model, labels, against) for model in models.values()],
             "columns": columns,
@@ -109,9 +163,9 @@ def _tested(
         },
     }
     content, result = contents(table, labels, about, arguments["--test"], details)
-    write_json(folder / DETAILS, details)
-    write_json(folder / METRICS, result)
-    (folder / REPORT).write_text(render(content, result), encoding="utf-8")
+    run.dump(folder / run.DETAILS, details)
+    run.dump(folder / run.METRICS, result)
+    (folder / run.REPORT).write_text(render(content, result), encoding="utf-8")
     return result
 
 
@@ -131,4 +185,4 @@ def _about(dataset: TrainingTable, file: str, parts: dict[str, LabelledFrame]) -
 def _show(spoken: Terminal, out: Path, result: dict[str, Any]) -> None:
     spoken.result({"run": str(out), **result}, *shown(result))
     again = f"evalign predict {shlex.quote(str(out))} new.csv --out scored.csv"
-    spoken.note(f"Look at {out / REPORT}. Next: {again}")
+    spoken.note(f"Look at {out / run.REPORT}. Next: {again}")

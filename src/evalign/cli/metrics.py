@@ -1,4 +1,4 @@
-"""Metrics by name: the work of `evalign metrics`, which lists them, and the check of --metric."""
+"""The work of `evalign metrics`, which lists the metrics, and the check of --metric."""
 
 from argparse import Namespace
 
@@ -13,8 +13,8 @@ AVERAGES = {
 }
 MORE = """
 tp, fp, fn and tn count the true and false positives and negatives of a class; without _macro,
-_micro or _weighted, of the positive class. β is the number in the name: any other works too, such
-as f0.25 or f3_macro. Also a mean cost, where less is better: "expected_cost[[0, 1], [5, 0]]", with
+_micro or _weighted, of the positive class. β is the number in the name, which may be another one,
+as in f0.25 or f3_macro. A mean cost, where less is better, is "expected_cost[[0, 1], [5, 0]]", with
 a row for each true class and a column for each predicted one."""
 
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands share. A path is checked here, before anything is loaded."""
+"""Options that several commands share. Paths are checked here, before anything slow is loaded."""
 
 import re
 from collections.abc import Callable
@@ -12,20 +12,19 @@ from typer import Argument, Option
 from evalign.cli.errors import UsageError
 from evalign.cli.files import SUFFIXES, table, writable
 
-# Copies of the library's values, because the library takes seconds to load. A test compares them.
+# Copies of the library's values, because the library takes seconds to load; a test compares them.
 RECIPES = Literal["aligned", "cross_entropy", "east"]
 DECISIONS = Literal["argmax", "tuned", "expected"]
-MODELS = Literal[
-    "auto", "blend", "network", "boosting", "forest", "linear", "lightgbm", "xgboost", "catboost"
-]
+MODELS = Literal["auto", "blend", "network", "boosting", "forest", "linear"]
 UNITS = {"s": 1, "m": 60, "h": 3600}
 Column = partial(Option, metavar="COL")
+Flag = partial(Option, False, metavar="")
 NewFile = partial(Option, metavar="FILE", dir_okay=False)
 OldFile = partial(Option, metavar="FILE", exists=True, dir_okay=False)
 
 
 def sharing(*groups: Callable[..., None]) -> Callable[[Any], Any]:
-    """Give a command the options of groups, which it takes as `**shared`."""
+    """Decorate a command that takes the options of these groups as `**shared`."""
 
     def extend(command: Any) -> Any:
         own = [p for p in signature(command).parameters.values() if p.kind != p.VAR_KEYWORD]
@@ -38,7 +37,7 @@ def sharing(*groups: Callable[..., None]) -> Callable[[Any], Any]:
 
 
 def seconds(text: Any) -> float | None:
-    """Seconds of "90", "90s", "5m" or "1h".
+    """Parse a time such as "90", "90s", "5m" or "1h".
 
     Examples:
         >>> seconds("1.5m")
@@ -65,24 +64,20 @@ NewTable = Annotated[Path, NewFile(help=WRITTEN, callback=writable(*SUFFIXES))]
 
 # Options of several commands
 Target = Annotated[str, Column(help="Column with the label.")]
-Drop = Annotated[list[str] | None, Column(help="Column not to learn from. May be repeated.")]
 Weight = Annotated[str | None, Column(help="Column with a weight per row.")]
 POSITIVE = "Positive class of two (default: the last in order)."
 Positive = Annotated[str | None, Option(metavar="LABEL", help=POSITIVE)]
 Metric = Annotated[str, Option(help="Metric to optimise; `evalign metrics` lists the names.")]
 Epochs = Annotated[int | None, Option(min=1, help="Maximum number of epochs of a network.")]
-Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
-Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]
+Json = Annotated[bool, Option("--json", metavar="", help="Print one JSON object, nothing else.")]
+Quiet = Annotated[bool, Option("--quiet", metavar="", help="Print errors only.")]
 
 # Help that does not fit beside its option
-DECISION = (
-    "From probabilities to labels: best for the metric on held-out labels (tuned), best by the "
-    "probabilities alone (expected), or the most probable class (argmax)."
-)
+DECISION = "From probabilities to labels: tuned on held-out rows, expected without labels, argmax."
 CONSTRAINT = 'What predictions must satisfy, such as "recall >= 0.9" or "recall[yes] >= 0.9".'
 CONFIDENCE = "Probability that the constraint holds on new data, such as 0.95."
 SEP = "Separator of a CSV (default: a comma, or a tab in a .tsv)."
-MISSING = "Text that stands for a gap, beside those that pandas knows. May be repeated."
+MISSING = "Mark of a missing value, besides those that pandas knows. May be repeated."
 DATES = "Format of dates that are not ISO 8601, such as %d/%m/%Y."
 
 
@@ -98,7 +93,7 @@ def goal(
 def roles(
     group: str | None = Column(None, help="Rows with the same value in this column stay together."),
     weight: Weight = None,
-    drop: Drop = None,
+    drop: list[str] | None = Column(None, help="Column not to learn from. May be repeated."),
     positive: Positive = None,
 ) -> None:
     """The roles of columns, besides the label."""
@@ -111,7 +106,7 @@ def reading(
     missing: list[str] | None = Option(None, metavar="TEXT", help=MISSING),
     dates: str | None = Option(None, metavar="FORMAT", help=DATES),
 ) -> None:
-    """How to read a file. `predict`, `evaluate` and `decide --rule` know it from the first time."""
+    """How to read a file. `predict`, `evaluate` and `decide --rule` remember it."""
 
 
 def output(as_json: Json = False, quiet: Quiet = False) -> None:

@@ -1,4 +1,4 @@
-"""The predictions of models on test rows: as a table, for the report and on the terminal."""
+"""The outcome of a run: predictions on test rows, and what the report and the terminal show."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import torch
 from rich.table import Table
+from scipy.special import expit, logit
+from sklearn.inspection import permutation_importance
 
-from evalign.cli.errors import UsageError
-from evalign.cli.labelled import LabelledFrame
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.cli.terminal import grid, plain
 from evalign.core.constraints import parse
@@ -18,34 +19,33 @@ from evalign.core.text import counted
 from evalign.ensemble import AlignedEnsemble
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, scores
 from evalign.report.words import number, span
-from evalign.tables.classes import Labels
+from evalign.tables.labels import Labels
+
+# Column importance: rows to shuffle, repeats for each column, and predicted rows, at most.
+ROWS, REPEATS, PREDICTED = 1000, 5, 100_000
 
 
 def predictions(rows: LabelledFrame, labels: Labels, models: Mapping[str, Model]) -> pd.DataFrame:
     """The true label of each row, and each model's prediction and probabilities."""
-    columns = {"label": labels.decode(rows.y)}
+    columns = {"label": labels.array[rows.y]}
     for name, model in models.items():
         columns |= judged(model, labels, rows.X, f"{name}_")
-    if rows.weight is not None:
-        columns["weight"] = rows.weight
-    if rows.groups is not None:
-        columns["group"] = rows.groups
-    return pd.DataFrame(columns)
+    more = {"weight": rows.weight, "group": rows.groups}
+    return pd.DataFrame(columns | {name: part for name, part in more.items() if part is not None})
 
 
 def judged(
     model: Model, labels: Labels, X: pd.DataFrame, prefix: str = ""
 ) -> dict[str, np.ndarray]:
     """The columns of the predicted labels and of the probabilities; the model runs once."""
-    order = np.searchsorted(model.classes_, labels.array)
-    values = model.predict_proba(X)[:, order]
-    if isinstance(model, AlignedEnsemble):
-        codes = model.rule_(probabilities=values)  # its rule has the positive class of two last
+    values = model.predict_proba(X)
+    ordered = values[:, np.searchsorted(model.classes_, labels.array)]
+    if isinstance(model, AlignedEnsemble):  # whose rule has the positive class of two last
+        predicted = labels.array[model.rule_(probabilities=ordered)]
     else:
-        given = model.rule_.labels_of(torch.from_numpy(values[:, np.argsort(order)]))
-        codes = np.argsort(order)[given.numpy()]
+        predicted = model.classes_[model.rule_.labels_of(torch.from_numpy(values)).numpy()]
     names = [f"{prefix}probability_{label}" for label in labels.names]
-    return {f"{prefix}prediction": labels.decode(codes), **dict(zip(names, values.T, strict=True))}
+    return {f"{prefix}prediction": predicted, **dict(zip(names, ordered.T, strict=True))}
 
 
 def contents(
@@ -58,21 +58,21 @@ def contents(
     """The contents of a report on a table of `predictions`, and their scores.
 
     Args:
-        table: rows without weight are left out.
-        labels: the classes of the run.
+        table: the predictions.
+        labels: the classes.
         about: the run's `run.json`.
-        checksum: that of the file with the rows, unless they were held out. The rows are no test if
-            the models were trained or selected on this file.
+        checksum: of the file of the rows; None for rows of the run. The rows are no test if the
+            models were trained or selected on this file.
         details: the run's `details.json`, for a whole report.
     """
-    names = list(table.columns)
-    if "weight" in names:
-        table = table.loc[table["weight"] > 0]
-        if not len(table):
-            raise UsageError("The test rows must have some weight. Got 0 for all of them.")
+    table = table.loc[table["weight"] > 0] if "weight" in table else table
+    arguments = about["arguments"]
+    network = arguments["--model"] == NETWORK
+    option = "--recipe" if network else "--model"
+    usual = "cross_entropy" if network else str(about["baseline"])
 
     def column(name: str) -> np.ndarray | None:
-        return table[name].to_numpy() if name in names else None
+        return table[name].to_numpy() if name in table else None
 
     def scored(name: str, called: str) -> Scored:
         probabilities = [f"{name}_probability_{label}" for label in labels.names]
@@ -80,21 +80,16 @@ def contents(
         history = details["history"][name] if details is not None else []
         return Scored(called, codes, table[probabilities].to_numpy(), history)
 
-    arguments = about["arguments"]
-    network = arguments["--model"] == NETWORK
-    option = "--recipe" if network else "--model"
-    usual = "cross_entropy" if network else str(about["baseline"])
-    cards = _cards(about)
     found = Contents(
         metric=arguments["--metric"],
         classes=labels.names,
         y=labels.encode(table, PREDICTIONS, "label"),
         aligned=scored("model", arguments[option]),
-        baseline=scored("baseline", usual) if "baseline_prediction" in names else None,
+        baseline=scored("baseline", usual) if "baseline_prediction" in table else None,
         weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],
-        cards=cards,
+        cards=_cards(about),
         columns=about["columns"]["overview"],
         seen=checksum is not None and checksum in (arguments["data"], arguments["--validation"]),
         tried=TriedModels(**details["candidates"]) if details is not None and not network else None,
@@ -108,13 +103,13 @@ def contents(
         constrained=arguments["--constraint"] is not None,
     )
     met = _constraints(found, about)
-    if met:
-        cards["Constraint"] = {row["constraint"]: row["verdict"] for row in met["constraints"]}
+    for row in met.get("constraints", []):
+        found.cards.setdefault("Constraint", {})[row["constraint"]] = row["verdict"]
     return found, scores(found) | met
 
 
 def _constraints(contents: Contents, about: About) -> dict[str, Any]:
-    """Each constraint with its values on held-out rows, by the rule's own slack, and on these."""
+    """Each constraint with its value on the held-out rows, by the rule's slack, and on these."""
     arguments, promised = about["arguments"], about["promised"]
     if not contents.constrained:
         return {}
@@ -136,14 +131,13 @@ def _constraints(contents: Contents, about: About) -> dict[str, Any]:
 
 
 def promise(promised: bool, confidence: float) -> str:
-    """Whether a constraint holds on new rows, as the end of a sentence."""
+    """Whether a constraint holds on new rows, in words."""
     return f"{'holds' if promised else 'is not shown to hold'} with confidence {confidence:g}"
 
 
 def tried_models(ensemble: AlignedEnsemble) -> dict[str, Any]:
     """The candidates of an ensemble, as `TriedModels` takes them."""
-    columns = ensemble.cv_results_
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = pd.DataFrame(ensemble.cv_results_).to_dict("records")
     if len(rows) == 2:  # the ensemble is its only candidate
         rows = rows[:1]
     if not resolve(ensemble.metric).greater_is_better:  # a cost, which is negated there
@@ -152,6 +146,48 @@ def tried_models(ensemble: AlignedEnsemble) -> dict[str, Any]:
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
     return plain({"rows": rows, "gain": ensemble.gain_, "left_out": ensemble.left_out_})
+
+
+def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
+    """The probability from which each class is predicted, where all the rest is on `against`.
+
+    With gain G, class c beats j from p·(G[c, c] − G[c, j]) = (1 − p)·(G[a, j] − G[a, c]) on. None
+    if c is not predicted even at 1.
+    """
+    rule, own = model.rule_, np.arange(len(labels.values))
+    blended = isinstance(model, AlignedEnsemble)  # whose rule has the positive class of two last
+    order = own if blended else np.argsort(np.argsort(labels.array))
+    gain = rule.gain.cpu().numpy()[np.ix_(order, order)]
+    won = (np.diag(gain)[:, None] - gain).clip(0)
+    lost = (gain[against] - gain[against][:, None]).clip(0)
+    found = np.divide(lost, lost + won, out=np.zeros_like(lost), where=lost > 0).max(1)
+    if blended:  # before its rule corrects them, unlike those that a network gives
+        offsets = np.zeros(len(own)) if rule.offsets is None else rule.offsets.cpu().numpy()
+        found = expit((logit(found) - offsets + offsets[against]) / rule.factor)
+    possible = (gain.argmax(1) == own) & (own != against)
+    return [float(cut) if ok else None for cut, ok in zip(found, possible, strict=True)]
+
+
+def importance(
+    model: Model, labels: Labels, tested: LabelledFrame, seed: int
+) -> tuple[list[dict[str, Any]], int]:
+    """How much worse the metric gets if a column is shuffled, and among how many rows."""
+    width = tested.X.shape[1]
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(tested.counted))
+    rows = tested.take(np.sort(order[: min(ROWS, max(1, PREDICTED // width))]))
+    found = permutation_importance(
+        model,
+        rows.X,
+        labels.array[rows.y],
+        n_repeats=min(REPEATS, max(1, PREDICTED // (width * len(rows.y)))),
+        random_state=seed,
+        sample_weight=rows.weight,
+    )
+    columns = [
+        {"column": name, "value": float(by.mean()), "low": float(by.min()), "high": float(by.max())}
+        for name, by in zip(rows.X.columns, found["importances"], strict=True)
+    ]
+    return sorted(columns, key=lambda row: -row["value"]), len(rows.y)
 
 
 def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
@@ -173,9 +209,7 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     yield " ".join([scores["answer"]["sentence"], *advice])
     if tried := scores.get("tried"):
         columns = ("weight", "rule_score", "argmax_score")
-        rows = [
-            [row["candidate"], *(number(row[name]) for name in columns)] for row in tried["rows"]
-        ]
+        rows = ([row["candidate"], *(number(row[x]) for x in columns)] for row in tried["rows"])
         yield grid(["candidate", "weight", "with its rule", "with argmax"], rows)
         if tried["verdict"] not in advice:
             yield tried["verdict"]

@@ -1,46 +1,41 @@
 """The work of `evalign predict`, `evaluate` and `report`, which start from a run folder."""
 
 from argparse import Namespace
+from typing import Any
 
 import pandas as pd
 
-from evalign.cli.dataset import labelled, reading_of
-from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import check_other, digest, replacing
+from evalign.cli.dataset import label_blocks, labelled, reading_of
+from evalign.cli.errors import refused
 from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes
 from evalign.cli.run import DETAILS, LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import Terminal
-from evalign.core.text import listed
 from evalign.report import render
-from evalign.tables.files import TableFile, check_size, is_parquet, writing
+from evalign.store.files import digest, replacing
+from evalign.tables.files import TableFile, check_size, is_parquet
 from evalign.tables.warnings import warn_of_few, warn_of_perfect, warn_of_seen
 
 
 def label_table(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign predict`."""
-    opened, out = FinishedRun(given.run), given.out
+    opened = FinishedRun(given.run)
     labels, used = opened.labels, opened.columns
     source = TableFile(given.data, reading_of(given.reading, used.reading))
     source.need(used.features)
-    check_other(out, given.data)
-    if taken := [name for name in labels.written if name in source.names]:
-        cure = "Rename them, or remove them."
-        raise UsageError(f"{source} already has columns named {listed(taken)}. {cure}")
     model = opened.models["model"]
     # From CSV to CSV, text stays as it is. In Parquet, the model's numbers become numbers.
-    as_numbers = is_parquet(out) and not is_parquet(given.data)
+    as_numbers = is_parquet(given.out) and not is_parquet(given.data)
     learnt = model.features_.columns if as_numbers else ()
     numbers = [column.name for column in learnt if column.kind == "number"]
-    count = 0
-    with replacing(out) as aside, writing(aside, out) as write:
-        for block, raw in source.blocks(used.text, used.dates):
-            with refused(TypeError, where=f"{source}, from row {1 + count}: "):
-                found = judged(model, labels, block.loc[:, used.features])
-            # The model has refused any cell that is no number, so that only gaps are coerced.
-            numeric = block[numbers].apply(pd.to_numeric, errors="coerce").astype(float)
-            write(raw.assign(**numeric, **found))
-            count += len(raw)
-    spoken.labelled(count, out)
+
+    def label(block: pd.DataFrame, before: int) -> dict[str, Any]:
+        with refused(TypeError, where=f"{source}, from row {1 + before}: "):
+            found = judged(model, labels, block.loc[:, used.features])
+        # The model has refused any cell that is not a number, so only gaps are coerced.
+        numeric = block[numbers].apply(pd.to_numeric, errors="coerce").astype(float)
+        return dict(numeric) | found
+
+    label_blocks(spoken, given, source.blocks(used.text, used.dates), label)
 
 
 def score_table(spoken: Terminal, given: Namespace) -> None:

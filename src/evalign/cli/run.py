@@ -3,16 +3,15 @@
 `run.json` holds the arguments, columns, classes and versions, and the SHA-256 of every other file
 but `report.html`, which is made from the others. The guide in the documentation lists the files.
 
-It is built beside its place and renamed at the end. The checkpoints of training are in
-`<folder>.partial`: after a crash the same command continues from them.
+It is built in `<folder>.partial` and renamed at the end. The checkpoints of training are there too:
+after a crash the same command continues from them.
 """
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,22 +20,21 @@ import numpy as np
 
 from evalign.cli.dataset import Columns
 from evalign.cli.errors import UsageError
-from evalign.cli.files import digest, replacing
 from evalign.cli.terminal import plain
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
-from evalign.tables.classes import Labels
-from evalign.training import CheckpointError, checkpoint
-from evalign.training.checkpoint import WRONG_TREE, read_plain
+from evalign.store import archive, files
+from evalign.store.files import StoreError, digest, read_json, replacing, write_json
+from evalign.tables.labels import Labels
 
 try:
     import fcntl
 except ImportError:  # Windows, where two commands at once do not notice each other
     fcntl = None
 
-FORMAT, VERSION = "evalign run", 6
 PREDICTIONS, METRICS, DETAILS = "test_predictions.parquet", "metrics.json", "details.json"
-REPORT = "report.html"
+REPORT, ABOUT, COMMAND = "report.html", "run.json", "command.json"
+RUN = "run"  # the kind of its document
 NETWORK = "network"  # of --model: one network, which has no candidates
 LARGEST = 2**30  # bytes of a file, except those of the models
 About = dict[str, Any]
@@ -51,8 +49,8 @@ class FinishedRun:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with self.reading("run.json"):
-            self.about = _read_about(folder)
+        self.about = read_json(folder / ABOUT, RUN)
+        with self.reading(ABOUT):
             self.columns = Columns(**self.about["columns"])
             self.labels = Labels(self.columns.target, tuple(self.about["classes"]))
             self.arguments: About = dict(self.about["arguments"])
@@ -60,42 +58,31 @@ class FinishedRun:
                 path = folder / name
                 inside = path.resolve().is_relative_to(folder.resolve())
                 if not inside or not path.is_file() or digest(path) != written:
-                    raise ValueError(f"{name} is missing, or has changed since it was written")
+                    raise files.damaged(folder, f"{name} is missing, or has changed since")
 
     @cached_property
     def models(self) -> dict[str, Model]:
         """The "model" and, if there is one, the "baseline"."""
         with self.reading("model"):
-            found: dict[str, Model] = {}
-            if self.arguments["--model"] != NETWORK:
-                found |= with_baseline(AlignedEnsemble.load(self.folder / "model"), self.about)
-            else:
-                found["model"] = AlignedClassifier.load(self.folder / "model")
-                if (self.folder / "baseline").is_dir():
-                    found["baseline"] = AlignedClassifier.load(self.folder / "baseline")
+            names = [name for name in ("model", "baseline") if name in self.about["files"]]
+            found: dict[str, Any] = {name: archive.load(self.folder / name) for name in names}
+            if isinstance(found["model"], AlignedEnsemble):
+                found |= with_baseline(found["model"], self.about)
             for model in found.values():
                 if model.classes_.tolist() != sorted(self.labels.values):
-                    raise ValueError("its classes are not those of run.json")
+                    raise ValueError(f"its classes are not those of {ABOUT}")
                 if list(model.features_.given) != self.columns.features:
-                    raise ValueError("its columns are not those of run.json")
-            return found
+                    raise ValueError(f"its columns are not those of {ABOUT}")
+        return found
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""
         with self.reading(name):
-            return json.loads(read_plain(self.folder / name, LARGEST))
+            return json.loads(files.read_plain(self.folder / name, LARGEST))
 
-    @contextmanager
-    def reading(self, name: str) -> Iterator[None]:
+    def reading(self, name: str) -> AbstractContextManager[None]:
         """Report an error in here as damage to a file."""
-        try:
-            yield
-        except (UsageError, CheckpointError):
-            raise
-        except (OSError, EOFError, MemoryError, RecursionError, *WRONG_TREE) as error:
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            text = f"{self.folder} is damaged: {name} cannot be used: {why}."
-            raise UsageError(f"{text} Restore it from a copy, or fit again.") from error
+        return files.reading(self.folder, f"{name}: ")
 
 
 def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedEnsemble]:
@@ -116,7 +103,7 @@ def strongest(ensemble: AlignedEnsemble) -> str | None:
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:
     """The run of these arguments, or None if it is not complete. Refuse any other folder."""
-    if (folder / "run.json").exists():
+    if (folder / ABOUT).exists():
         run = FinishedRun(folder)
         _check_same(folder, run.arguments, arguments)
         return run
@@ -141,16 +128,17 @@ def building(folder: Path, arguments: About) -> Iterator[NewRun]:
     """
     partial = folder.absolute().with_name(folder.absolute().name + ".partial")
     checkpoints = partial / "checkpoints"
-    about: About = {"format": FORMAT, "version": VERSION, "arguments": arguments}
+    about: About = {"arguments": arguments}
     with _locked(partial):
         _check_partial(partial, arguments)
         try:
-            write_json(partial / "command.json", arguments)
-            with checkpoint.replacing(folder) as new:
+            write_json(partial / COMMAND, "command", plain(arguments))
+            with replacing(folder, partial / "run") as new:
+                new.mkdir()
                 yield NewRun(new, checkpoints, about)
-                _write_about(new, about)
-                if folder.exists():
-                    folder.rmdir()  # an error if somebody has filled it meanwhile
+                written = sorted(path for path in new.iterdir() if path.name != REPORT)
+                about["files"] = {path.name: digest(path) for path in written}
+                write_json(new / ABOUT, RUN, plain(about))
         except BaseException:
             if not any(checkpoints.glob("*")):
                 shutil.rmtree(partial, ignore_errors=True)
@@ -160,11 +148,11 @@ def building(folder: Path, arguments: About) -> Iterator[NewRun]:
 
 def _check_partial(partial: Path, arguments: About) -> None:
     """Refuse a partial folder of another command."""
-    if not set(partial.iterdir()) - set(partial.glob("command.json.*.partial")):
+    if all(path.suffix == ".partial" for path in partial.iterdir()):
         return
     try:
-        then = dict(json.loads(read_plain(partial / "command.json", LARGEST)))
-    except (OSError, RecursionError, *WRONG_TREE) as error:
+        then = read_json(partial / COMMAND, "command")
+    except StoreError as error:
         cure = "Delete it, or choose another --out."
         raise UsageError(f"{partial} exists and is not a run of evalign. {cure}") from error
     _check_same(partial, then, arguments)
@@ -195,29 +183,6 @@ def _locked(partial: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _write_about(folder: Path, about: About) -> None:
-    """Write `run.json`, with the checksums of all other files but the report."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != REPORT)
-    about["files"] = {path.relative_to(folder).as_posix(): digest(path) for path in files}
-    write_json(folder / "run.json", about | {"sha256": _digest_of(about)})
-
-
-def write_json(path: Path, data: Any) -> None:
-    with replacing(path) as aside:
-        aside.write_text(json.dumps(plain(data), indent=1), encoding="utf-8")
-
-
-def _read_about(folder: Path) -> About:
-    about = json.loads(read_plain(folder / "run.json", LARGEST))
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise UsageError(f"{folder} is not a run of evalign: see its run.json.")
-    if about.get("version") != VERSION:
-        got, cure = about.get("version"), "Use it with the version of evalign that wrote it."
-        raise UsageError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
-    if about.pop("sha256", None) != _digest_of(about):
-        raise ValueError("it has changed since it was written")
-    return about
-
-
-def _digest_of(about: About) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+def dump(path: Path, data: Any) -> None:
+    """Write a JSON file of the run for everyone to read."""
+    path.write_text(json.dumps(plain(data), indent=1), encoding="utf-8")

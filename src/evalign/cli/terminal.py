@@ -7,16 +7,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from evalign.cli.errors import UsageError
-from evalign.core.text import counted, visible
-from evalign.tables.files import TableError
-from evalign.training import CheckpointError
+from evalign.core.text import visible
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class Terminal:
     Args:
         as_json: print the result as one JSON object, and nothing else on standard output.
         quiet: print only errors, and JSON if asked for.
-        warned: the warnings so far, which a report repeats.
+        warned: the warnings so far, which the report repeats.
     """
 
     as_json: bool
@@ -44,7 +40,7 @@ class Terminal:
             self.note(f"Note: {message}")
 
     def result(self, data: dict[str, Any], *shown: Table | str) -> None:
-        """Print the data as JSON, or what is `shown` to a person."""
+        """Print the data as JSON, or for a person what is `shown`."""
         if self.as_json:
             print(json.dumps(plain(data)))
         elif not self.quiet:
@@ -54,21 +50,15 @@ class Terminal:
                 text = visible(part) if isinstance(part, str) else part
                 console.print(text, soft_wrap=isinstance(part, str))
 
-    def labelled(self, count: int, out: Path) -> None:
-        self.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
-
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Give a Terminal that shows warnings; errors of files and tables become bad input."""
+    """Yield a Terminal that shows warnings."""
     spoken = Terminal(as_json, quiet)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = spoken.warn
-        try:
-            yield spoken
-        except (CheckpointError, TableError) as error:
-            raise UsageError(str(error)) from error
+        yield spoken
 
 
 def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -82,7 +72,7 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it: arrays as lists, and null for NaN and infinity."""
+    """A value as JSON holds it: lists for arrays, null for NaN and infinities."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if hasattr(value, "tolist"):

@@ -3,7 +3,7 @@
 From low to high: `objective` (metric and constraints of many confusions at once) and `inputs` (the
 accepted forms of rows), `confusions` and `local_search`, `threshold` (two classes) and
 `gain_search` (more), `calibration`, `tuned` (with labels), `p_values` and `promise` (for new data),
-`multilabel`, `expected` (without labels), `class_shares` (other shares), `saved_rule`, `rule`,
+`multilabel`, `expected` (by probabilities), `class_shares` (other shares), `saved_rule`, `rule`,
 `fit_rows`, `fit` and `fitter` (the public face). May import `core`.
 """
 

@@ -1,4 +1,4 @@
-"""Calibrate probabilities with labels, by so few numbers that few rows are enough."""
+"""Calibrate probabilities with labels, by few enough parameters for few rows."""
 
 import numpy as np
 import torch
@@ -7,12 +7,12 @@ from scipy.sparse.linalg import LinearOperator, cg
 from torch import Tensor
 
 NEWTON_STEPS, CONVERGED = 20, 1e-9
-# With more classes the Hessian is not formed: C × C matrices would take longer than all else.
+# With more classes the C × C Hessian, which would dominate the time of a fit, is not formed.
 MOST_CLASSES_WITH_FACTOR = 64
 # Precisions of the prior, a normal distribution around the model's own probabilities: standard
-# deviation 1 for offsets of the log-odds, ½ for the factor. Classes without rows have it alone.
+# deviation 1 for offsets of the log-odds, ½ for the factor. Classes without rows follow the prior.
 OFFSET_PRECISION, FACTOR_PRECISION = 1.0, 4.0
-LEAST_FACTOR = 0.05  # a higher logit must not count against a class
+LEAST_FACTOR = 0.05  # a higher logit must not count against its class
 
 
 def factor_and_offsets(
@@ -21,7 +21,7 @@ def factor_and_offsets(
     """a and b (C,) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
     This is vector scaling with one factor. With more than `MOST_CLASSES_WITH_FACTOR` classes the
-    factor stays 1. A factor below `LEAST_FACTOR` is held there, and the offsets fitted to it.
+    factor stays 1. A factor below `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
     """
     if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
@@ -49,14 +49,14 @@ def factor_and_offsets(
 
 
 def _moments(logits: Tensor, weight: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums over rows of the mean and covariance, by η, of a class's logit and its indicator."""
+    """Sums over rows of the mean and covariance under η of a class's logit and its indicator."""
     classes = logits.shape[1]
     mean, square = logits.new_zeros(1 + classes), logits.new_zeros(1 + classes, 1 + classes)
     for part, w in zip(logits.split(2**14), weight.split(2**14), strict=True):
         eta = (numbers[0] * part + numbers[1:]).softmax(-1)
         weighted = w.unsqueeze(1) * eta
         expected = (eta * part).sum(-1, keepdim=True)
-        slope = weighted * (part - expected)  # of the mass of each class, by the factor
+        slope = weighted * (part - expected)  # of the mass of each class in the factor
         mean[0] += (w * expected[:, 0]).sum()
         mean[1:] += weighted.sum(0)
         square[0, 0] += (slope * part).sum()
@@ -68,9 +68,9 @@ def _moments(logits: Tensor, weight: Tensor, numbers: Tensor) -> tuple[Tensor, T
 
 
 def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """The same offsets without the C × C Hessian: its products with vectors are enough to solve.
+    """The offsets b by Newton's method with conjugate gradients, without the C × C Hessian.
 
-    softmax(logits + b) is e^b·η over its sum, so each product takes two products of matrices.
+    softmax(logits + b) is e^b·η over its sum: a product with the Hessian takes two with η.
     """
     eta, actual = logits.softmax(1), weight @ target
     b = torch.zeros_like(actual)
@@ -87,7 +87,7 @@ def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         gradient = (mass - actual + OFFSET_PRECISION * b).cpu().numpy()
         shape = (len(b), len(b))
         scaled = diags_array(1 / diagonal.cpu().numpy())
-        # Three digits are enough: Newton's next step mends the rest.
+        # Three digits are enough: the next Newton step corrects the rest.
         hessian = LinearOperator(shape, matvec=product, dtype=np.float64)  # pyright: ignore[reportCallIssue]
         solved, _ = cg(hessian, gradient, rtol=1e-3, M=scaled)
         step = torch.from_numpy(solved).to(b).clamp(-2, 2)
@@ -98,9 +98,9 @@ def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """a, b that maximise the posterior of sigmoid(a·margin + b), which is Platt scaling."""
+    """a and b that maximise the posterior of sigmoid(a·margin + b) (Platt scaling)."""
     logits = torch.stack([torch.zeros_like(margin), margin], 1)
     target = torch.stack([1 - positive, positive], 1)
-    # b is the difference of two offsets, each of which has half of its variance.
+    # b is the difference of two offsets, each with half of its variance.
     a, both = factor_and_offsets(logits, target, weight, 2 * OFFSET_PRECISION)
     return a, both[1] - both[0]

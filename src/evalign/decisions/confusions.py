@@ -1,10 +1,10 @@
-"""Rows with targets and weights, and the confusions that rules make of them.
+"""Rows with targets and weights, and the confusions that rules produce on them.
 
-A rule labels a row with class probabilities η as argmax_j Σ_y η_y G[y, j]. During the search, a
-rule is the slope of the metric where the search stands: G itself, (C, C), or for a compact
-objective the slopes (3, C) by the sums: a of the true positives, b of the predicted mass, and those
-of the actual mass, which move no label. Then G = diag(a) + 1·bᵀ, and argmax_j (a_j η_j + b_j) takes
-C operations instead of C².
+A rule gives a row with class probabilities η the label argmax_j Σ_y η_y G[y, j]. During the search,
+a rule is the current slope of the metric: G itself, (C, C), or for a compact objective the slopes
+(3, C) in the sums: a in the true positives, b in the predicted mass, and those in the actual mass,
+which change no label. Then G = diag(a) + 1·bᵀ, and argmax_j (a_j η_j + b_j) takes C operations
+instead of C²: for 50,000 rows of 1,000 classes, 9 seconds instead of 86.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from evalign.decisions.objective import Objective
 
 # Scores computed at a time: those of a block of rows stay in the cache.
 BLOCK = 2**18
-# The last bits of a gain, which are dropped: more than sums round, fewer than a cut needs.
+# Dropped last bits of a gain: more than rounding error changes, fewer than a cut needs.
 DROPPED_BITS = 10
 
 
@@ -26,7 +26,7 @@ class ScoredRows(NamedTuple):
 
     Args:
         eta: class probabilities (N, C).
-        target: labels as one-hot rows, or probabilities (N, C); (N, G·C) with groups.
+        target: one-hot labels or probabilities (N, C); (N, G·C) with groups.
         weight: (N,).
     """
 
@@ -34,41 +34,30 @@ class ScoredRows(NamedTuple):
     target: Tensor
     weight: Tensor
 
-    def every(self, step: int) -> "ScoredRows":
-        """An evenly spread part of the rows."""
-        return ScoredRows(*(part[::step] for part in self))
-
     def actual(self) -> Tensor:
         """The mass of each class in the targets."""
         return self.weight @ self.target
 
-    def scores(self, rule: Tensor, objective: Objective) -> Tensor:
-        """What each label scores on each row, (N, C)."""
-        return _scores(self.eta, rule, compact=objective.compact)
-
     def confusions(self, rules: Tensor, objective: Objective) -> Tensor:
-        """The confusion that each rule (B, ...) makes, in the form of the objective."""
+        """The confusion of each rule (B, ...), in the form of the objective."""
         if not objective.compact:
             return self.matrices(rules)
         total = torch.zeros_like(rules)
         for eta, target, weight in self._blocks(len(rules)):
-            labels = _scores(eta, rules, compact=True).max(-1).indices
+            labels = label_scores(eta, rules, compact=True).max(-1).indices
             total[:, 0].scatter_add_(1, labels, weight * target.T.gather(0, labels))
             total[:, 1].scatter_add_(1, labels, (weight * target.sum(1)).expand_as(labels))
         total[:, 2] = self.actual()
         return total
 
     def matrices(self, gains: Tensor) -> Tensor:
-        """The confusion matrix that each gain matrix (B, C, C) makes.
-
-        C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j}.
-        """
+        """The matrices C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j} of gain matrices (B, C, C)."""
         number, classes, _ = gains.shape
         # By rule and label, then by true class.
         total = gains.new_zeros(number * classes, self.target.shape[1])
         first = classes * torch.arange(number, device=gains.device).unsqueeze(1)
         for eta, target, weight in self._blocks(number):
-            labels = _scores(eta, gains, compact=False).max(-1).indices
+            labels = label_scores(eta, gains, compact=False).max(-1).indices
             weighted = weight.unsqueeze(1) * target
             total.index_add_(0, (first + labels).flatten(), weighted.repeat(number, 1))
         return total.view(number, classes, -1).mT
@@ -78,8 +67,8 @@ class ScoredRows(NamedTuple):
         return zip(*(part.split(rows) for part in self), strict=True)
 
 
-def _scores(eta: Tensor, rules: Tensor, *, compact: bool) -> Tensor:
-    """Scores (..., N, C); `max(-1).indices` of them is twice as fast as argmax."""
+def label_scores(eta: Tensor, rules: Tensor, *, compact: bool) -> Tensor:
+    """The scores of all labels (..., N, C). Their `max(-1).indices` is twice as fast as argmax."""
     if not compact:
         return eta @ rules
     a, b, _ = rules.unsqueeze(-2).unbind(-3)
@@ -87,7 +76,7 @@ def _scores(eta: Tensor, rules: Tensor, *, compact: bool) -> Tensor:
 
 
 def weighted_argmax(weights: Tensor, objective: Objective) -> Tensor:
-    """The rules argmax_j w_j η_j, for weights of the classes (..., C)."""
+    """The rules argmax_j w_j η_j for class weights w (..., C)."""
     if not objective.compact:
         return weights.diag_embed()
     return torch.stack([weights, torch.zeros_like(weights), torch.zeros_like(weights)], -2)
@@ -104,13 +93,13 @@ def gain_matrix(rule: Tensor, objective: Objective) -> Tensor:
 def without_last_bits(gains: Tensor) -> Tensor:
     """Drop the last bits of gains, by Veltkamp's splitting.
 
-    They depend on the order of the rows, and would separate classes that tie on a row.
+    These bits depend on the order of the rows, and would break ties between classes.
     """
     far = (2**DROPPED_BITS + 1) * gains
     return far - (far - gains)
 
 
 def normalised(gains: Tensor) -> Tensor:
-    """Move each class's smallest gain to 0 and the largest of all to 1. Labels stay the same."""
+    """Shift each class's smallest gain to 0 and scale the largest of all to 1: the same labels."""
     gains = gains - gains.amin(-1, keepdim=True)
     return gains / gains.amax((-2, -1), keepdim=True).clamp(min=1e-300)

@@ -1,4 +1,4 @@
-"""The best rule if probabilities are right, and the slacks of a rule's constraints."""
+"""The best rule for calibrated probabilities, and the slacks of its constraints."""
 
 from torch import Tensor
 
@@ -7,13 +7,13 @@ from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.inputs import without_floor
 from evalign.decisions.objective import Objective
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import search
+from evalign.decisions.tuned import Fitted, LogitRows, calibrate, search
 
 
 def best_expected(
     logits: Tensor, weight: Tensor, objective: Objective, groups: Tensor | None = None
 ) -> Tensor:
-    """The best gains, (C, C) or (L, 2, 2), if the probabilities of these logits are right."""
+    """The best gains, (C, C) or (L, 2, 2), if the probabilities of these logits are calibrated."""
     if objective.multilabel:
         believed = without_floor(logits.sigmoid())
         return threshold_gains(multilabel.thresholds(logits, believed, weight, objective))
@@ -21,10 +21,19 @@ def best_expected(
     return search(logits, believed, weight, objective)
 
 
+def best_calibrated(rows: LogitRows, objective: Objective) -> Fitted:
+    """The best rule of exclusive classes for probabilities calibrated with labels."""
+    logits, target, weight, _, groups = rows
+    eta, factor, offsets = calibrated = calibrate(logits, target, weight)
+    believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
+    gain = search(eta.log(), believed, weight, objective)
+    return Fitted(gain, "expected", factor=factor, offsets=offsets)
+
+
 def slacks_of(
     objective: Objective, logits: Tensor, eta: Tensor, true: Tensor, weight: Tensor, gain: Tensor
 ) -> dict[str, float] | None:
-    """How far each constraint is from its bound: of logits with η, if `true` is the truth."""
+    """The distance to each bound for logits with probabilities η and targets `true`."""
     if not objective.constraints:
         return None
     if objective.multilabel:

@@ -31,17 +31,17 @@ def fit_decision(
     ignore_index: int = -100,
     class_dim: int | None = None,
 ) -> DecisionRule:
-    """Find the rule from scores to labels that is best for a metric. Deterministic, in float64.
+    """Find the best rule for a metric from scores to labels. Deterministic, in float64.
 
     - "argmax": the class with the largest logit.
-    - "tuned": found with the labels of validation rows: for two classes the best of all thresholds,
-      for more the gain matrix. Where labels are few, the search also believes the probabilities,
-      calibrated with the labels.
-    - "expected": found from probabilities. Labels `y` of exclusive classes, if given, calibrate
-      them by a factor of the logits and offsets. For two classes the rule is the best threshold for
-      the expected confusion matrix; for more, the best step of a Frank–Wolfe search: a local
-      optimum, sure to be global only for metrics that are linear in the matrix. Without labels the
-      probabilities should be calibrated.
+    - "tuned": uses the labels of validation rows. For two classes it finds the best of all
+      thresholds, for more a gain matrix. If labels are few, probabilities calibrated with them
+      count too.
+    - "expected": uses probabilities. Labels `y` of exclusive classes, if given, calibrate them by a
+      factor of the logits and offsets; otherwise the probabilities should be calibrated. For two
+      classes the rule is the best threshold for the expected confusion matrix; for more, a local
+      optimum of a Frank–Wolfe search, guaranteed to be global only for metrics that are linear in
+      the matrix.
 
     Scores, labels and weights may be tensors, arrays or lists.
 
@@ -50,34 +50,34 @@ def fit_decision(
         y: labels (N,) or (B, ...), integers from 0 to C − 1; 0 and 1 in the shape of the logits for
             a multilabel problem.
         probabilities: instead of logits, in the same shapes; (N,) are those of class 1. 0 and 1 are
-            allowed and count as 6e-8 away: the logarithm has to be finite.
+            allowed and moved by 6e-8, because the logarithm has to be finite.
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
             a scalar tensor. A cost is minimised.
         decision: "argmax", "tuned" or "expected".
-        task: "binary", "multiclass" or "multilabel"; by default as the shapes say.
+        task: "binary", "multiclass" or "multilabel"; inferred from the shapes by default.
         sample_weight: (N,) or (B, ...), not negative. Only ratios of weights matter.
-        constraint: such as "recall >= 0.9": the best of the rules that meet it on these rows.
-            Labels (or for "expected", probabilities) then decide alone. Several are joined by
-            commas. "recall[2] >= 0.9" is about class 2, by index or by its name in `classes`.
-            "fpr", "fnr" and "predicted_rate", the share of rows with a label, can be bounded too.
-            "gap(recall) <= 0.05" bounds the difference between groups of rows.
-        groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. One rule for
-            all groups is found, which does not see them. A group in which the metric is 0/0, such
-            as recall without a row of the class, does not count.
+        constraint: such as "recall >= 0.9": the best rule among those that meet it on these rows.
+            Only labels (probabilities for "expected") count then. Commas separate constraints.
+            "recall[2] >= 0.9" is about class 2, by index or by its name in `classes`. "fpr", "fnr"
+            and "predicted_rate", the share of rows with a label, can be bounded too. "gap(recall)
+            <= 0.05" bounds the difference between groups of rows.
+        groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. There is one
+            rule for all groups, which does not see them. A group in which the metric is 0/0, such
+            as recall without a row of the class, is left out.
         confidence: such as 0.95: the probability that the constraint holds on new data, if these
             rows are independent draws. `rule.promised` tells whether it does; if not, a warning
-            says how many rows that takes. Exact for two classes, rows of equal weight and recall,
-            specificity, fpr, fnr or predicted_rate; nearly so for precision, npv and accuracy;
+            says how many rows are needed. Exact for two classes, rows of equal weight and recall,
+            specificity, fpr, fnr or predicted_rate; nearly exact for precision, npv and accuracy;
             approximate otherwise.
         classes: the names of the classes, in order.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
-            trained with `AlignedLoss`. Pass logits without them, here and to the rule.
+            trained with `AlignedLoss`. Pass logits without offsets, here and to the rule.
         ignore_index: the label of rows to leave out.
-        class_dim: the dimension of the classes; -1 for tokens (B, T, C). The rule remembers it.
-            None is 1, with a warning where the shapes leave both open.
+        class_dim: the dimension of the classes; -1 for tokens (B, T, C). The rule remembers it. The
+            default is 1, with a warning if the shapes are ambiguous.
 
     Raises:
-        ValueError: if no rule meets the constraint; the message says how far one gets.
+        ValueError: if no rule meets the constraint; the message says how close the best one comes.
 
     Examples:
         >>> logits = torch.tensor([[2.0, 0.0], [0.5, 0.0], [0.4, 0.0], [2.0, 0.0]])

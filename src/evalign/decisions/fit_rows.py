@@ -1,4 +1,4 @@
-"""Fit a rule to rows in float64: which search finds it, by the decision and the task."""
+"""Fit a rule to rows in float64, by the search for the decision and the task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
+from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_expected, slacks_of
+from evalign.decisions.expected import best_calibrated, best_expected, slacks_of
 from evalign.decisions.inputs import (
     Scores,
     Values,
-    as_counts,
     as_labels,
     as_scores,
     as_weights,
@@ -31,15 +31,15 @@ from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, LogitRows, calibrate, search, tuned
+from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
-# Median log-odds of scores that are larger: a softmax would see no differences between them.
+# Scores with larger median log-odds are scaled down: their softmax would saturate.
 LARGEST_LOG_ODDS = 20.0
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Arguments of `fit_decision` and `DecisionFitter`, checked as far as that needs no rows."""
+    """Arguments of `fit_decision` and `DecisionFitter`, as far as they can be checked alone."""
 
     owner: str
     metric: str | MetricFunction
@@ -72,8 +72,8 @@ def check_promise(
     require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
     allowed, cure = "come with a constraint", 'Give one, such as "recall >= 0.9".'
     require(constraint is not None, owner, "confidence", allowed, confidence, cure)
-    allowed, cure = "come with the decision tuned", "Probabilities alone promise nothing."
-    require(decision == "tuned", owner, "confidence", allowed, f"the decision {decision}", cure)
+    allowed, cure = "come with decision tuned", "A promise takes labels."
+    require(decision == "tuned", owner, "confidence", allowed, f"decision {decision}", cure)
 
 
 def read_rows(
@@ -85,12 +85,12 @@ def read_rows(
     *,
     read: bool = True,
 ) -> tuple[Scores, Tensor | None, Tensor]:
-    """Scores, labels and weights, which are 0 for labels to ignore, as `inputs` reads them."""
+    """Read scores, labels and weights. The weight of an ignored label is 0."""
     owner = settings.owner
     labels = None if y is None else tensor_of(owner, "y", y)
     cure = 'Without labels use decision="expected".'
     ok = settings.decision != "tuned" or labels is not None
-    require(ok, owner, "y", "hold labels for tuned", None, cure)
+    require(ok, owner, "y", "hold labels for decision tuned", None, cure)
     scores = as_scores(
         owner, logits, probabilities, labels, settings.task, settings.class_dim, read=read
     )
@@ -111,14 +111,17 @@ def fit_rows(
     offsets: Values | None,
     groups: Tensor | None = None,
 ) -> DecisionRule:
-    """Fit a rule to what `read_rows` returns. `groups` numbers the group of each row."""
+    """Fit a rule to the rows, labels and weights of `read_rows`. `groups` (R,) are numbers."""
     owner, decision, number = settings.owner, settings.decision, rows.shape[1]
     if settings.task == "binary":
         cure = 'Labels that do not exclude each other are task="multilabel".'
         require(number == 2, owner, "task", f"be multiclass for {number} classes", "binary", cure)
-    weight = as_counts(owner, weight)
+    allowed = "leave at least one row that is not ignored and whose weight is not 0"
+    require(bool((weight > 0).any()), owner, "y and sample_weight", allowed, "none")
+    # Only ratios of weights matter, but the priors of `calibration` need counts of rows.
+    weight = with_mean_one(weight)
     counts = weight.sum(1) > 0 if multilabel else weight > 0
-    if not counts.all():  # otherwise copies would take a tenth of the time
+    if not counts.all():  # avoids copies, a tenth of the time
         rows, weight = rows[counts], weight[counts]
         labels = None if labels is None else labels[counts]
         groups = None if groups is None else groups[counts]
@@ -127,13 +130,11 @@ def fit_rows(
     if groups is not None:
         values, groups = groups.unique(return_inverse=True)
         number_of_groups = len(values)
-        require(number_of_groups > 1, owner, "groups", "name two groups at least", 1)
-    ok, cure = (
-        not multilabel or (groups is settings.confidence is None),
-        "Fit each label by itself.",
-    )
-    allowed = "be None for multilabel problems"
-    require(ok, owner, "groups and confidence", allowed, settings.confidence, cure)
+        require(number_of_groups > 1, owner, "groups", "name at least two groups", 1)
+    if multilabel:
+        ok = groups is settings.confidence is None
+        allowed, cure = "be None for multilabel problems", "Fit each label by itself."
+        require(ok, owner, "groups and confidence", allowed, settings.confidence, cure)
     objective = Objective.of(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
@@ -157,12 +158,17 @@ def fit_rows(
         found = Fitted(threshold_gains(thresholds), "labels", score)
     else:
         labelled = LogitRows(rows, target, weight, argmax, groups)
-        found = _with_labels(labelled, objective, settings, names)
+        if decision == "expected":
+            found = best_calibrated(labelled, objective)
+        elif settings.confidence is None:
+            found = tuned(labelled, objective)
+        else:
+            found = promised(labelled, objective, settings.confidence, names)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
     prior = mass * (target if decision == "tuned" and target is not None else eta)
-    # The rule sees logits without offsets: factor·(scale·logits + own) + those that were found.
+    # The rule gets logits without offsets: factor·(scale·logits + own) + found offsets.
     factor = found.factor * scale
     corrected = offsets is not None or factor != 1 or bool(found.offsets.any())
     return DecisionRule(
@@ -186,30 +192,7 @@ def fit_rows(
     )
 
 
-def _with_labels(
-    rows: LogitRows,
-    objective: Objective,
-    settings: FitSettings,
-    names: list[str | float] | None,
-) -> Fitted:
-    """The rule of exclusive classes, tuned or expected."""
-    logits, target, weight, argmax, groups = rows
-    if settings.decision == "expected":
-        eta, factor, offsets = calibrated = calibrate(logits, target, weight)
-        believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
-        gain = search(eta.log(), believed, weight, objective)
-        return Fitted(gain, "expected", factor=factor, offsets=offsets)
-    if settings.confidence is not None:
-        return promised(rows, objective, settings.confidence, names)
-    # Labels of one class tell nothing about the others, and a threshold beside the only row of a
-    # class is luck.
-    needed = 2 if target.shape[1] == 2 else 1
-    if (target.sum(0) >= needed).sum() >= 2 or objective.constraints:
-        return tuned(rows, objective)
-    return Fitted(argmax, "argmax")
-
-
 def _scale(rows: Tensor, multilabel: bool) -> float:
-    """A factor for scores far beyond log-odds."""
+    """A factor for scores that are too large to be log-odds."""
     lead = rows.abs() if multilabel else rows.topk(2, 1).values.diff(dim=1).abs()
     return min(1.0, LARGEST_LOG_ODDS / lead.median().clamp(min=1e-300).item())

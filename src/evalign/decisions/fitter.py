@@ -1,7 +1,7 @@
-"""Fit a rule to a stream of batches, in bounded memory and over all ranks.
+"""Fit a rule to a stream of batches, in bounded memory and across ranks.
 
-All rows are kept while they are few. Beyond that, the rows with the smallest random keys: a uniform
-sample, and the samples of several ranks make one of all rows.
+Up to a limit all rows are kept. Beyond, only the rows with the smallest random keys: a uniform
+sample, and the samples of several ranks combine into a sample of all rows.
 """
 
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ class Rows(NamedTuple):
 
 
 class DecisionFitter:
-    """Fits a rule to a stream of batches, as a validation loop has them, in bounded memory.
+    """Fits a rule to a stream of batches, such as a validation loop, in bounded memory.
 
     Up to `max_rows` rows the rule is that of `fit_decision`. Beyond, it is fitted to a uniform
-    random sample of so many rows, the same in every run. A score of n sampled rows is then off by
-    about 1/√n: with the default by 0.003, and by more where a class has few rows.
+    random sample of `max_rows` rows, the same in every run. The error of a score on n sampled rows
+    is about 1/√n: 0.003 with the default, and more if a class has few rows.
 
     `compute` gathers the samples of all processes of `torch.distributed`, which must all call it.
 
@@ -89,8 +89,8 @@ class DecisionFitter:
         self._parts: list[Rows] = []
         self._form: Form | None = None
         self._labelled = True  # whether every row came with a label
-        self._sound: Tensor | bool = True  # whether all values are
-        # On the CPU: the keys are the same on every device.
+        self._sound: Tensor | bool = True  # whether all values are valid
+        # On the CPU, so that keys are the same on every device.
         self._generator = torch.Generator().manual_seed(dist.get_rank() if self._gathers() else 0)
 
     def _gathers(self) -> bool:
@@ -105,9 +105,9 @@ class DecisionFitter:
         probabilities: Values | None = None,
         sample_weight: Values | None = None,
     ) -> None:
-        """Add the rows of a batch, which may be empty, as in `fit_decision`.
+        """Add the rows of a batch, which may be empty. The arguments are those of `fit_decision`.
 
-        Values on a GPU are not read here: `compute` refuses them if they are unsound.
+        To avoid synchronising with a GPU, values there are checked by `compute` only.
         """
         given = probabilities if logits is None else logits
         if given is not None and len(given) == 0:
@@ -128,7 +128,7 @@ class DecisionFitter:
         self._sound = self._sound & scores.rows.isfinite().all() & weight.isfinite().all()
         keys = torch.rand(len(weight), generator=self._generator, dtype=torch.float64)
         keys = keys.to(weight.device, non_blocking=True)
-        # Rows without weight come last, as leaving them out would wait for a GPU.
+        # Rows without weight come last: removing them would synchronise with a GPU.
         counted = (weight > 0).view(len(weight), -1).any(1)
         self._keep(Rows(scores.rows, labels, weight, keys.masked_fill(~counted, torch.inf)))
 
@@ -138,7 +138,7 @@ class DecisionFitter:
             self._parts = [self._sample()]
 
     def _sample(self) -> Rows:
-        """The rows with the smallest keys, in their order."""
+        """The rows with the smallest keys, in their original order."""
         whole = Rows(*map(torch.cat, zip(*self._parts, strict=True)))
         if len(whole.keys) <= self.max_rows:
             return whole
@@ -166,7 +166,7 @@ class DecisionFitter:
         whole._labelled, whole._sound, whole._parts = all(labelled), all(sound), []
         for form, device in found:
             whole._form = form
-            for rank, size in enumerate(sizes):  # one after the other, to hold few at a time
+            for rank, size in enumerate(sizes):  # one by one, to hold few at a time
                 rows = own if rank == dist.get_rank() else _empty(form, size, device)
                 if rows is not None and size:
                     for part in rows:
@@ -176,13 +176,13 @@ class DecisionFitter:
 
     @torch.no_grad()
     def compute(self) -> DecisionRule:
-        """The rule for all rows since the start or the last `reset`, the same on all ranks."""
+        """Fit the rule to all rows since the last `reset`. It is the same on all ranks."""
         whole = self.over_ranks() if self._gathers() else self
         if whole._form is None:
             cure = "Call update first."
             raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
         allowed = "hold finite scores, labels of the classes, and weights of at least 0"
-        cure = "Move a batch to the CPU to see them."
+        cure = "Move batches to the CPU to find the invalid values."
         require(bool(whole._sound), OWNER, "rows", allowed, "other values", cure)
         rows, labels, weight, _ = whole._sample()
         labels = labels if whole._labelled else None
@@ -193,7 +193,7 @@ class DecisionFitter:
 
 
 def _empty(form: Form, size: int, device: str) -> Rows:
-    """Rows to receive those of another rank."""
+    """Buffers for the rows of another rank."""
     task, columns = form
     logits = torch.empty(size, columns, dtype=torch.float64, device=device)
     weight = torch.empty_like(logits if task == "multilabel" else logits[:, 0])

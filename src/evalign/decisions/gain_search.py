@@ -4,25 +4,25 @@ import torch
 from torch import Tensor
 
 from evalign.decisions.confusions import ScoredRows, weighted_argmax, without_last_bits
-from evalign.decisions.local_search import best_neighbour, standings
+from evalign.decisions.local_search import best_neighbour
 from evalign.decisions.objective import ROUNDING, Objective, first_best, in_units_of_rounding
 
 MOST_STEPS = 40
-# A step that gains less of the metric ends the climb. Rows cannot tell such rules apart.
+# A smaller gain of the metric ends the climb: the rows cannot tell the rules apart.
 LEAST_PROGRESS = 1e-7
 # With more rows, the many starts are tried on an evenly spread part of them.
 ROWS_FOR_STARTS = 2**14
-# Starts times classes. Beyond this only the rarest classes get starts of their own: all cost C⁴.
+# Starts times classes. Beyond this only the rarest classes get their own starts: all would cost C⁴.
 STARTS_TIMES_CLASSES = 2**10
-# After so many steps only the best quarter of the starts goes on, but at least four. Earlier, those
-# that end best are not yet ahead.
+# After this many steps only the best quarter of the starts continues, but at least four. Earlier,
+# the eventual winners are not yet ahead.
 STEPS_OF_ALL_STARTS, FEWEST_STARTS = 6, 4
-# With so few rows single ones decide what a constraint costs, and the local search begins from all
-# starts.
+# With at most this many rows, single rows decide the cost of a constraint, and local search begins
+# from all starts.
 ROWS_FOR_FULL_LOCAL_SEARCH = 2**7
 # Moves, and numbers in the confusions of a move, of a quick local search.
 QUICK_MOVES, QUICK_NUMBERS = 16, 2**18
-# Odds of the violation of the constraints against the metric.
+# Weight of a constraint violation relative to the metric.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
 
@@ -36,22 +36,22 @@ def best_rule(
 ) -> Tensor:
     """The best rule found, from given starts (S, ...) or from many.
 
-    Constraints are met through (1 − s)·metric − s·violation: the search runs for a range of shares
-    s at once, then for shares between the neighbours of the best one. The best rule on the way that
-    meets the constraints is kept and improved by local search.
+    Constraints enter as (1 − s)·metric − s·violation: the search runs for a range of shares s at
+    once, then for shares between the neighbours of the best one. Local search improves the best
+    rule found that meets the constraints.
 
     Args:
         rows: the rows to label.
         objective: the objective.
         starts: rules to start from.
-        own: weights of the classes (C,) that give the model's own labels, 1 by default. They are
-            one of the starts.
-        believed: whether targets are probabilities. Then local search improves the rule of few
-            rows also without constraints; with labels as targets, a move by a single row is luck.
+        own: class weights (C,) that give the model's own labels, 1 by default. They are one of the
+            starts.
+        believed: whether targets are probabilities. Then local search improves a rule of few rows
+            even without constraints; with labels as targets, moving a single row would be luck.
     """
     step = len(rows.eta) // ROWS_FOR_STARTS + 1
     few = len(rows.eta) <= ROWS_FOR_FULL_LOCAL_SEARCH
-    part = rows.every(step)
+    part = ScoredRows(*(each[::step] for each in rows))
     if starts is None:
         mass = objective.over_groups(rows.actual().unsqueeze(1)).squeeze(1)
         starts = weighted_argmax(_starts(mass, own), objective)
@@ -60,7 +60,7 @@ def best_rule(
             starts = torch.stack([starts[0], found])
     if not objective.constraints:
         found = _search(rows, objective, starts, rows.weight.new_zeros(1))[0]
-        return _improved(rows, found, objective)[0] if believed and few else found[0]
+        return best_neighbour(rows, found, objective)[0] if believed and few else found[0]
 
     odds = rows.weight.new_tensor(ODDS)
     shares = odds / (1 + odds)
@@ -73,7 +73,7 @@ def best_rule(
 
     found = torch.stack([safest, rules[first_best(scores)]])
     found = torch.cat([found, starts]) if few else found
-    rule, standing = _improved(rows, found, objective)
+    rule, standing = best_neighbour(rows, found, objective)
     if standing[0] < 0:
         raise objective.infeasible(rows.confusions(rule.unsqueeze(0), objective))
     return rule
@@ -84,29 +84,17 @@ def quick_standing(
 ) -> Tensor:
     """The standing (2,) of a good rule near a model's own labels, argmax_j own_j η_j.
 
-    Cheap enough to compare the epochs of a training, and not a rule to use.
+    Cheap enough to compare training epochs; too rough for a final rule.
     """
-    rule = weighted_argmax(own, objective).unsqueeze(0)
-    rows, few = (
-        ScoredRows(eta, target, weight),
-        {"most_moves": QUICK_MOVES, "numbers": QUICK_NUMBERS},
-    )
-    return _improved(rows, rule, objective, **few)[1]
-
-
-def _improved(
-    rows: ScoredRows, rules: Tensor, objective: Objective, **limits: int
-) -> tuple[Tensor, Tensor]:
-    """The best rule in the neighbourhood of some rules, and its standing."""
-    reached = standings(objective, rows.confusions(rules, objective))
-    return best_neighbour(rows, rules, reached, objective, **limits)
+    rows, rule = ScoredRows(eta, target, weight), weighted_argmax(own, objective).unsqueeze(0)
+    return best_neighbour(rows, rule, objective, most_moves=QUICK_MOVES, numbers=QUICK_NUMBERS)[1]
 
 
 def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
-    """Weights of the classes (S, C): the model's own, one over their mass (C,), each up and down.
+    """Class weights (S, C): the model's own, one over the mass (C,), each class up and down.
 
-    Metrics such as precision and MCC have several local optima, and where a class is never
-    predicted they may have no slope at all. The starts lie on all sides of these places.
+    Metrics such as precision and MCC have several local optima, and may have no slope at all where
+    a class is never predicted. The starts lie on all sides of these points.
     """
     even = torch.where(mass > 0, mass.sum() / mass.clamp(min=1e-300), 1)
     one = torch.ones_like(mass)
@@ -132,18 +120,18 @@ def _search(
 def frank_wolfe(
     rows: ScoredRows, rules: Tensor, objective: Objective, shares: Tensor, problems: int
 ) -> tuple[Tensor, Tensor]:
-    """Climb from B rules at once. Return the best rule on the way of each, and its score.
+    """Climb from B rules at once. Return the best rule on each path, and its score.
 
     To first order the best labels are argmax_j Σ_y η_y G[y, j] with G = ∂M/∂C. Their confusion
-    matrix is a corner of the set that rules can reach; C moves towards it as far as M rises (a
-    search over halvings of the step), and G is taken anew. The C that moves belongs to a randomised
-    rule, so the best corner is kept. Every `problems`-th rule belongs to the same problem, and most
-    of those that lag behind are given up.
+    matrix is a corner of the set that rules can reach; C moves towards it as far as M rises (a line
+    search over halvings), and G is computed anew. C belongs to a randomised rule, so the best
+    corner is kept. Every `problems`-th rule belongs to the same problem, and most of those that lag
+    behind are dropped.
 
-    The gap ⟨G, corner − C⟩ ends the search when it is no longer positive. Where the metric is
-    concave in C, and the target is η itself, it bounds the gain of any other rule over C, but not
-    over the corner that is kept, unless the metric is linear. Most metrics (F-beta, MCC, precision)
-    are not concave: for them the end is a stationary point and certifies nothing.
+    The search ends when the gap ⟨G, corner − C⟩ is no longer positive. Where the metric is concave
+    in C and the target is η itself, the gap bounds the gain of any other rule over C, but over the
+    kept corner only if the metric is linear. Most metrics (F-beta, MCC, precision) are not concave:
+    the search then ends at a stationary point, which certifies nothing.
     """
     actual = rows.actual()
     corner = rows.confusions(rules, objective)

@@ -1,4 +1,4 @@
-"""Scores, labels, weights and groups in every accepted form, brought to rows.
+"""Read scores, labels, weights and groups in every accepted form into rows.
 
 | logits or probabilities        | y                   | labels of the rule |
 | ------------------------------ | ------------------- | ------------------ |
@@ -8,8 +8,8 @@
 | (B, ..., C), `class_dim=-1`    | (B, ...)            | (B, ...)           |
 | (N, L) or (B, L, ...)          | the same shape, 0/1 | the same shape     |
 
-Unsound values raise an error. Where `read` is False, because reading would wait for a GPU, they
-become NaN instead.
+Invalid values raise an error. Where `read` is False, because reading would synchronise with a GPU,
+they become NaN instead.
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,14 @@ from torch import Tensor
 from evalign.core import checks
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
-from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, per_row
 from evalign.core.values import check_weights, cure_of_label, signed, weight_tensor
 
-# A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
-# float32 adds to 1: next to a probability that went through float32 nothing smaller is known.
+# Replaces a probability of 0, whose logarithm has to be finite. Half the float32 epsilon: rounding
+# of the other probabilities to float32 hides anything smaller.
 FLOOR = 2.0**-24
-# How far probabilities may lie outside of 0 to 1, and the sum of a row from 1: they may be bfloat16
-# or rounded to two digits.
+# Tolerance for probabilities outside of 0 to 1 and for sums of rows other than 1: values may be
+# bfloat16 or rounded to two digits.
 FROM_ONE = 0.02
 
 Values = Tensor | np.ndarray | list[Any]
@@ -40,14 +39,14 @@ Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of rows, and the form that they came in.
+    """Scores of rows, and their original form.
 
     Args:
-        rows: (R, C), float64: logits whose largest is 0; log-odds (R, L) if multilabel.
+        rows: (R, C), float64: logits with maximum 0; log-odds (R, L) if multilabel.
         shape: the dimensions of the rows before they were flattened.
         class_dim: the dimension of the classes.
-        multilabel: whether every column is a label of its own.
-        as_tensor: whether they came as a tensor. Otherwise the rule returns numpy arrays.
+        multilabel: whether each column is a separate label.
+        as_tensor: whether the scores were a tensor. Otherwise the rule returns numpy arrays.
     """
 
     rows: Tensor
@@ -56,16 +55,11 @@ class Scores:
     multilabel: bool
     as_tensor: bool
 
-    def per_row(self, values: Tensor) -> Any:
-        """Return values (R,) in the shape of the rows."""
-        return self._returned(values.reshape(self.shape))
-
-    def per_class(self, values: Tensor) -> Any:
-        """Return values (R, C) in the shape of the scores."""
-        return self._returned(values.reshape(*self.shape, -1).movedim(-1, self.class_dim))
-
-    def _returned(self, values: Tensor) -> Any:
-        return values if self.as_tensor else values.cpu().numpy()
+    def in_original_form(self, values: Tensor) -> Any:
+        """Values (R,) in the shape of the rows, or (R, C) in the shape of the scores."""
+        shaped = values.reshape(*self.shape, *values.shape[1:])
+        shaped = shaped.movedim(-1, self.class_dim) if values.ndim == 2 else shaped
+        return shaped if self.as_tensor else shaped.cpu().numpy()
 
 
 def as_scores(
@@ -78,10 +72,10 @@ def as_scores(
     *,
     read: bool = True,
 ) -> Scores:
-    """Check logits or probabilities, one of which is given, and flatten them.
+    """Check logits or probabilities, whichever are given, and flatten them into rows.
 
-    Columns are labels with `task="multilabel"`, or where `y` has the shape of scores of several
-    columns: a matter of shapes alone, which never changes with the values.
+    The problem is multilabel with `task="multilabel"`, or if scores have several columns and `y`
+    has their shape. Only shapes decide, never values.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
@@ -107,12 +101,12 @@ def as_scores(
     read_values = _read_logits if probabilities is None else _read_probabilities
     rows, sound = read_values(flat, multilabel)
     if read and not sound.all():
-        allowed, cure = "be finite", "The network has diverged or its input holds such values."
+        allowed, cure = "be finite", "The network has diverged, or its input is not finite."
         if name == "probabilities":
             allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
             cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
         raise ValueError(complaint(owner, name, allowed, flat[~sound][0].tolist(), cure))
-    # Logits seldom all lie from 0 to 1, and those of several classes do not sum to 1 in each row.
+    # Logits rarely all lie between 0 and 1, and rows of several classes do not sum to 1.
     between = read and name == "logits" and bool(((flat >= 0) & (flat <= 1)).all())
     several = flat.shape[1] > 1 and not multilabel
     if between and (rows_of_probabilities(flat) if several else len(flat.unique()) >= ENOUGH_ROWS):
@@ -122,7 +116,7 @@ def as_scores(
 
 
 def tensor_of(owner: str, name: str, values: Any) -> Tensor:
-    """A tensor without a graph, of a tensor, an array, a list or a column of a frame."""
+    """A detached tensor from a tensor, an array, a list or a data frame's column."""
     if isinstance(values, Tensor):
         return values.detach()
     refuse_masked(owner, name, values)
@@ -138,7 +132,7 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
 
 
 def _read_logits(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
-    """Log-odds of labels, or logits minus the largest; and which rows are finite."""
+    """Log-odds if multilabel, otherwise logits minus their maximum; and which rows are finite."""
     sound = values.isfinite().all(1)
     if multilabel:
         return values, sound
@@ -148,7 +142,7 @@ def _read_logits(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
 
 
 def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
-    """The same, and which rows are probabilities. 0 and 1, as of a forest, lie at `FLOOR`."""
+    """Logits of probabilities, with `FLOOR` in place of 0, and which rows are probabilities."""
     sound = ((values >= -FROM_ONE) & (values <= 1 + FROM_ONE)).all(1)
     values = values.clamp(0, 1)
     if multilabel:
@@ -160,10 +154,10 @@ def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tenso
 
 
 def without_floor(probabilities: Tensor) -> Tensor:
-    """Probabilities with 0 again where they are no more than the floor that stands for it.
+    """Probabilities with 0 restored where they are at the floor.
 
-    Otherwise a rule would label all rows with a class that no row has: it would expect few rows of
-    it, not none.
+    Otherwise a rule might predict a class that no row has on all rows, expecting few rows of the
+    class instead of none.
     """
     return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
 
@@ -171,7 +165,7 @@ def without_floor(probabilities: Tensor) -> Tensor:
 def as_labels(
     owner: str, y: Tensor, scores: Scores, ignore_index: int, *, read: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Labels, (R,) or (R, L), and what to multiply their weights by: 0 leaves a label out."""
+    """Labels, (R,) or (R, L), and a factor for their weights: 0 for labels to ignore."""
     labels = signed(y.to(scores.rows.device))
     columns, shape, classes = scores.rows.shape[1], scores.shape, scores.rows.shape[1]
     allowed, form = f"hold class indices below {classes}", f"have shape {shape}"
@@ -213,7 +207,7 @@ def as_weights(
 def group_values(
     owner: str, groups: Groups, shape: tuple[int, ...], argument: str = "groups"
 ) -> np.ndarray:
-    """The group of each row, an integer or a string, as it was given."""
+    """The group of each row as given, integers or strings."""
     refuse_masked(owner, argument, groups)
     given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
     strings = given.dtype == object and all(isinstance(each, str) for each in given.flat)
@@ -226,20 +220,10 @@ def group_values(
 
 
 def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
-    """The number of the group of each row (R,), for any integers or strings."""
+    """The groups of the rows (R,), numbered from 0."""
     given = group_values(owner, groups, scores.shape)
     codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].reshape(-1))
     return codes.to(scores.rows.device)
-
-
-def as_counts(owner: str, weight: Tensor) -> Tensor:
-    """Weights as counts of rows: 1 on average where they are not 0, as without weights.
-
-    Only their ratios matter, but the priors of `calibration` are for counts of rows.
-    """
-    allowed = "leave at least one row that is not ignored and whose weight is not 0"
-    require(bool((weight > 0).any()), owner, "y and sample_weight", allowed, "none")
-    return with_mean_one(weight)
 
 
 def class_vector(owner: str, name: str, values: Any, classes: int) -> Tensor:

@@ -1,40 +1,40 @@
-"""Improve a rule by giving one class to more rows or to fewer, over all cuts.
+"""Improve a rule by giving one label to more rows or to fewer, over all cuts.
 
-The search of `gain_search` follows slopes, which see no single row. Where a constraint binds,
-single rows decide whether it is met and what it costs. Local search moves them one by one, for one
-class at a time.
+`gain_search` follows slopes, which are blind to single rows. Where a constraint binds, single rows
+decide whether it is met and at what cost. Local search moves them one by one, for one label at a
+time.
 """
 
 import torch
 from torch import Tensor
 
 from evalign.core.constraints import OfClass
-from evalign.decisions.confusions import ScoredRows
+from evalign.decisions.confusions import ScoredRows, label_scores
 from evalign.decisions.objective import ROUNDING, Objective, in_units_of_rounding
 
-# Moves of one class from one start: enough for three rounds of twenty classes.
+# Moves from one start: enough for three rounds over twenty classes.
 MOVES = 128
-# Probabilities read in all moves. They are reached with many rows, where single ones do not matter.
+# Probabilities read in all moves: a limit for many rows, where single ones do not matter.
 MOST_READ = 2**27
 # Numbers in the confusions that are scored at once.
 NUMBERS = 2**22
-# A larger number in a rule would leave no digits to the others.
+# A larger number in a rule would leave no digits for the others.
 LARGEST_MOVE = 1e8
 
 
 def best_neighbour(
     rows: ScoredRows,
     rules: Tensor,
-    reached: Tensor,
     objective: Objective,
     *,
     most_moves: int = MOVES,
     numbers: int = NUMBERS,
 ) -> tuple[Tensor, Tensor]:
-    """The best rule in the neighbourhood of rules with known standings, and its standing.
+    """The best rule in the neighbourhood of some rules (S, ...), and its standing.
 
-    A move tries as many cuts, evenly spread, as `numbers` allow.
+    A move tries as many evenly spread cuts as `numbers` allows.
     """
+    reached = standings(objective, rows.confusions(rules, objective))
     compared = in_units_of_rounding(reached).tolist()
     ranked = sorted(range(len(rules)), key=compared.__getitem__, reverse=True)
     best, standing = rules[ranked[0]], reached[ranked[0]]
@@ -55,11 +55,11 @@ def _climb(
     most_moves: int,
     numbers: int,
 ) -> tuple[Tensor, Tensor]:
-    """Move one class after the other until no move is better.
+    """Move one label after the other until no move improves the rule.
 
-    Label j's score has two numbers of its own: one is added on every row, one multiplies η_j. For
-    each, all values are tried at once: they are cuts between rows, sorted by where j overtakes the
-    best other label.
+    Two numbers belong to the score of label j alone: one is added on every row, one multiplies η_j.
+    All values of each are tried at once: they are cuts between rows, sorted by the value at which j
+    overtakes the best other label.
     """
     of_one = [
         each.metric.index for each in objective.constraints if isinstance(each.metric, OfClass)
@@ -79,9 +79,9 @@ def _climb(
 
 
 def standings(objective: Objective, confusions: Tensor) -> Tensor:
-    """(..., 2): the violation of the constraints as a number ≤ 0, and the metric where it is 0.
+    """(..., 2): minus the violation of the constraints, and the metric where there is none.
 
-    The larger of two standings is the better, by the first number first.
+    The larger of two standings, in lexicographic order, is better.
     """
     scores = objective.unconstrained().scores(confusions)
     if not objective.constraints:
@@ -100,8 +100,8 @@ def _better(one: Tensor, other: Tensor) -> bool:
 def _best_move(
     rows: ScoredRows, rule: Tensor, objective: Objective, j: int, multiplied: bool, numbers: int
 ) -> tuple[Tensor, Tensor]:
-    """The best rule that gives label j to the rows before some cut, and its standing."""
-    scores = rows.scores(rule, objective)
+    """The best rule that gives label j to the rows before a cut, and its standing."""
+    scores = label_scores(rows.eta, rule, compact=objective.compact)
     own = scores[:, j].clone()
     scores[:, j] = -torch.inf
     other, second = scores.max(1)
@@ -110,14 +110,14 @@ def _best_move(
         overtakes = torch.where(rows.eta[:, j] > 0, overtakes / rows.eta[:, j], torch.inf)
     overtakes, order = overtakes.clamp(-LARGEST_MOVE, LARGEST_MOVE).sort()
 
-    # A cut lies between rows that differ; beyond the last ones it is as far as they are large.
+    # A cut lies between rows that differ; the outermost cuts, one beyond twice the last value.
     ends = overtakes[[0, -1]]
     ends = ends + overtakes.new_tensor([-1, 1]) * (1 + ends.abs())
     line = torch.cat([ends[:1], overtakes, ends[1:]])
     cuts = (line[1:] - line[:-1] > ROUNDING * (1 + line[1:].abs())).nonzero().squeeze(1)
     values = (line[cuts] + line[cuts + 1]) / 2
     allowed = values.abs() < LARGEST_MOVE
-    if multiplied and objective.compact:  # a higher probability must not count against the class
+    if multiplied and objective.compact:  # a higher probability must not count against its class
         allowed &= rule[0, j] + values >= 0
     cuts, values = cuts[allowed], values[allowed]
     if not len(cuts):
@@ -129,7 +129,7 @@ def _best_move(
 
     ordered = ScoredRows(*(part[order] for part in rows))
     reached = standings(objective, _cut_confusions(ordered, second[order], cuts, objective, j))
-    # Of equal cuts the nearest is taken.
+    # Among ties, the smallest move wins.
     least = reached[:, 0] >= reached[:, 0].max() - ROUNDING
     metric = torch.where(least, reached[:, 1], -torch.inf)
     ties = least & (metric >= metric.max() - ROUNDING)
@@ -147,7 +147,7 @@ def _best_move(
 def _cut_confusions(
     rows: ScoredRows, second: Tensor, cuts: Tensor, objective: Objective, j: int
 ) -> Tensor:
-    """The confusions if the rows before each cut get label j, and the others their second label."""
+    """The confusions if rows before each cut get label j, and the others their best other label."""
     number, classes = rows.eta.shape
     part = torch.searchsorted(cuts, torch.arange(number, device=cuts.device), right=True)
     parts = len(cuts) + 1

@@ -1,11 +1,10 @@
 """Multilabel problems: a threshold for each label.
 
-A metric that averages scores of the labels (macro, weighted) is best where each label's score is:
-the best of all thresholds of each label, exactly. Any other function of the labels' sums is climbed
-label by label, over all thresholds of one while those of the others stand still. For a quotient of
-sums over labels, such as F1 or Jaccard with micro averages, where no single threshold can be better
-no others can either: the end of the climb is the best of all. (Markedness and Fowlkes–Mallows are
-not such quotients.)
+An average over labels (macro, weighted) is maximal where the score of each label is: at the best of
+all thresholds of each label, exactly. Any other function of the labels' sums is maximised by
+coordinate ascent, over all thresholds of one label while the others are fixed. For a quotient of
+sums over labels, such as micro-averaged F1 or Jaccard, a point that no single threshold improves is
+a global optimum. (Markedness and Fowlkes–Mallows are not such quotients.)
 """
 
 from collections.abc import Callable
@@ -20,20 +19,20 @@ from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.threshold import SATURATED, best_cut, cut_places
 from evalign.decisions.tuned import FOLDS, enough, folds
 
-# Rounds over all labels. A climb ends as soon as a round changes nothing, mostly after four.
+# Rounds over all labels. The ascent ends when a round changes nothing, usually after four.
 MOST_ROUNDS = 20
-# Thresholds of a label that a climb looks at, for functions that read every label's sums: each
-# costs a call of the function. They are spread evenly over rows and over positive ones.
+# Thresholds tried for a label if the metric reads the sums of all labels, since each costs a call.
+# They are spread evenly over all rows and over positive rows.
 MOST_CUTS = 2**10
-# Odds of the constraint against the metric in the Lagrangian.
+# Weight of the constraint relative to the metric in the Lagrangian.
 ODDS = [0.0, *(2.0**k for k in range(-5, 11))]
 
 
 def label_score(objective: Objective) -> tuple[Callable[[Confusion], Tensor] | None, bool]:
-    """The score of one label's sums, and whether the labels' sums are added up first.
+    """The score of one label's sums, and whether sums are pooled over labels (micro average).
 
-    They are for a micro average; otherwise the best of each label is the best of all. The score is
-    None where the objective reads the sums of all labels.
+    Otherwise each label can be maximised by itself. The score is None if the objective needs the
+    sums of all labels.
     """
     metric = objective.metric
     if not isinstance(metric, ClassMetric) or metric.labels is not None or objective.constraints:
@@ -47,7 +46,7 @@ def label_score(objective: Objective) -> tuple[Callable[[Confusion], Tensor] | N
 
 
 def thresholds(margin: Tensor, positive: Tensor, weight: Tensor, objective: Objective) -> Tensor:
-    """The best thresholds on the log-odds (L,), for labels or their probabilities (N, L)."""
+    """The best thresholds on the log-odds (L,) for labels or probabilities (N, L)."""
     score, pooled = label_score(objective)
     most = None if score is not None else MOST_CUTS
     columns = zip(margin.T, positive.T, weight.T, strict=True)
@@ -63,13 +62,13 @@ def thresholds(margin: Tensor, positive: Tensor, weight: Tensor, objective: Obje
 
 
 def _as_labels(tp: Tensor, predicted: Tensor, actual: Tensor, total: Tensor) -> Confusion:
-    """Many confusions of one label as the labels of one confusion, to score all of them at once."""
+    """Many confusions of one label as the labels of one confusion, to score them all at once."""
     return Confusion(tp, predicted, actual.expand_as(tp), total.expand_as(tp), multilabel=True)
 
 
 def sums(margin: Tensor, positive: Tensor, weight: Tensor, at: Tensor) -> Tensor:
-    """True positives, predicted, actual and total mass (4, L) of the labels at thresholds."""
-    margin = margin.clamp(-SATURATED, SATURATED)  # a threshold beyond has all rows on one side
+    """True positives, predicted, actual and total mass (4, L) of the labels at thresholds (L,)."""
+    margin = margin.clamp(-SATURATED, SATURATED)  # thresholds beyond have all rows on one side
     predicted, actual = weight * (margin > at), weight * positive
     return torch.stack(
         [(predicted * positive).sum(0), predicted.sum(0), actual.sum(0), weight.sum(0)]
@@ -79,17 +78,16 @@ def sums(margin: Tensor, positive: Tensor, weight: Tensor, at: Tensor) -> Tensor
 def tuned_thresholds(
     margin: Tensor, y: Tensor, weight: Tensor, objective: Objective, own: Tensor
 ) -> tuple[Tensor, float]:
-    """Thresholds found with labels y (N, L) of weights (N, L), and their score.
+    """Find thresholds with labels y (N, L) and weights (N, L), and their score.
 
     A threshold lies halfway between the best one for the labels and the best one for the label's
-    calibrated probabilities. On eight networks of four sets, one split of each
-    (`study/benchmarks/multilabel_rules.py`), this rule was first by macro-F1, with 57.9 points:
-    calibrated probabilities alone reached 57.7, labels and probabilities in one search, as for two
-    classes, 57.3, a choice among five rules by folds 57.1, labels alone 55.6. So few networks do
-    not tell the first three apart, and by micro-F1 calibrated probabilities alone were ahead.
+    calibrated probabilities. On eight networks for four data sets
+    (`study/benchmarks/multilabel_rules.py`) this rule had the best macro-F1, 57.9: calibrated
+    probabilities alone reached 57.7, labels and probabilities in one search, as for two classes,
+    57.3, a choice among five rules by folds 57.1, labels alone 55.6. Eight networks do not separate
+    the first three, and calibrated probabilities alone had the best micro-F1.
 
-    A label that all rows have, or none, keeps the network's own threshold, in `own` (L,): nothing
-    tells whether its probabilities are right.
+    A label that all rows have, or none, keeps the network's own threshold, in `own` (L,).
     """
     positive, given = y.double(), weight
 
@@ -104,8 +102,7 @@ def tuned_thresholds(
         return torch.where((actual > 0) & (actual < total), (by_labels + by_probabilities) / 2, own)
 
     counts = torch.stack([(weight * (y == value) > 0).sum(0) for value in (0, 1)])
-    # A constraint is about these labels.
-    if objective.constraints or enough(counts):
+    if objective.constraints or enough(counts):  # constraints are about these labels
         found = thresholds(margin, positive, weight, objective)
         reached = sums(margin, positive, weight, found)
     else:
@@ -122,14 +119,14 @@ def _climb(
     objective: Objective,
     of_sums: Callable[[Confusion], Tensor] | None,
 ) -> Tensor:
-    """The thresholds where no single one can be better, from the model's own.
+    """Coordinate ascent from the model's own thresholds, until no single change is better.
 
-    A constraint is met through its Lagrangian, with ever more weight. From the best place on the
-    way that meets the constraint, the climb goes on among those that meet it.
+    Constraints enter through the Lagrangian, with increasing weight. The ascent continues from the
+    best point that meets them, among points that meet them.
     """
 
     def reached(at: list[int]) -> Tensor:
-        """The sums (4, L) at the chosen place on every line."""
+        """The sums (4, L) at the chosen threshold of each label."""
         here = [above[k] for (_, above), k in zip(lines, at, strict=True)]
         return torch.cat([torch.stack(here, 1), totals])
 
@@ -173,7 +170,7 @@ def _line(
 ) -> tuple[Tensor, Tensor]:
     """The thresholds of one label (K,), and true positives and predicted mass above each (K, 2).
 
-    Only rows with weight have a part in them.
+    Rows without weight are left out.
     """
     counted = weight > 0
     if counted.any():

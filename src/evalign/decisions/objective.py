@@ -1,4 +1,4 @@
-"""The objective of a rule: a metric to maximise, and constraints to meet."""
+"""The objective of a rule: a metric to maximise and constraints to meet."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -14,18 +14,17 @@ from evalign.core.constraints import Constraint, Infeasible, parse
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.core.numerics import at_once
 
-# Scores are quotients of float64 sums of up to 2²⁰ terms: a smaller difference is rounding.
-# A power of two has no share of the rows halfway between its multiples, as 1e-12 has k/8192.
+# Scores are quotients of float64 sums of up to 2²⁰ terms: a smaller difference is rounding error.
+# A power of two, so that no share k/n of the rows lies halfway between two of its multiples.
 ROUNDING = 2.0**-40
 # Confusions evaluated at a time: few enough that the metric's temporaries stay in the cache.
 CONFUSIONS_AT_ONCE = 2**15
-# T of the smooth minimum of several slacks, −T·log Σ exp(−slack/T). Its slope heeds every small
-# slack, not only the smallest. It is at most T·log(count) below the minimum.
+# T of the smooth minimum of several slacks, −T·log Σ exp(−slack/T), whose slope depends on every
+# small slack, not only on the smallest. It is at most T·log(count) below the minimum.
 SOFTNESS = 0.01
 
-# A function of the confusion of all rows, and of those of each group where there are groups.
+# The confusions of the groups of rows, if there are groups.
 Groups = Sequence[Confusion] | None
-Score = Callable[[Confusion, Groups], Tensor]
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,19 @@ class Objective:
     the groups are stacked, (G·d, d).
 
     Args:
-        owner: whose arguments errors complain about.
+        owner: the function or class that error messages name.
         metric: the metric to maximise, or to minimise if it is a cost.
-        score: what to maximise instead of the metric.
+        score: a function to maximise instead of the metric, of the confusion of all rows and the
+            confusions of the groups.
         constraints: the constraints to meet.
         compact: whether confusions are the three sums.
-        multilabel: whether confusions are those of a multilabel problem.
+        multilabel: whether the problem is multilabel.
         groups: the number of groups; 0 without groups.
     """
 
     owner: str
     metric: Metric
-    score: Score | None = None
+    score: Callable[[Confusion, Groups], Tensor] | None = None
     constraints: tuple[Constraint, ...] = ()
     compact: bool = False
     multilabel: bool = False
@@ -72,7 +72,7 @@ class Objective:
         return cls(owner, metric, None, constraints, multilabel=multilabel, groups=groups)
 
     def check_groups(self, *, given: bool) -> None:
-        """Check that groups of rows come with a constraint that bounds a gap, and only with one."""
+        """Check that groups are given exactly when a constraint bounds a gap between groups."""
         gap = any(each.gap for each in self.constraints)
         allowed = "be given for a constraint with a gap" if gap else "be None without a gap"
         cure = 'Use fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.'
@@ -87,13 +87,13 @@ class Objective:
         return replace(self, score=self._slack, constraints=())
 
     def compacted(self) -> "Objective":
-        """The objective on sums instead of matrices, if it needs no more."""
+        """The objective on sums instead of matrices, if sums are enough."""
         metrics = self.metric, *(each.metric for each in self.constraints)
         needs_matrix = self.groups or any(each.needs_matrix for each in metrics)
         return replace(self, compact=not needs_matrix)
 
     def tightened(self, margins: Sequence[float]) -> "Objective":
-        """The objective with every bound harder to meet by a margin."""
+        """The objective with each bound tightened by its margin."""
         tighter = tuple(
             replace(each, bound=each.bound + margin if each.at_least else each.bound - margin)
             for each, margin in zip(self.constraints, margins, strict=True)
@@ -101,7 +101,7 @@ class Objective:
         return replace(self, constraints=tighter)
 
     def by_group(self, target: Tensor, groups: Tensor | None) -> Tensor:
-        """Targets (N, d) in the columns of each row's group (N,), the others 0: (N, G·d)."""
+        """Targets (N, d) placed in the columns of each row's group (N,), 0 elsewhere: (N, G·d)."""
         if groups is None:
             return target
         own = torch.nn.functional.one_hot(groups, self.groups).to(target)
@@ -114,7 +114,7 @@ class Objective:
     def mean_over_groups(self, slopes: Tensor, actual: Tensor) -> Tensor:
         """Average slopes (..., G·d, d) over the groups, since a rule does not see a row's group.
 
-        Each group counts by its share of the class, from the sums `actual` (G·d,) of true rows.
+        The weight of a group is its share of the class, from the mass `actual` (G·d,).
         """
         if not self.groups:
             return slopes
@@ -123,7 +123,7 @@ class Objective:
         return self.over_groups(share * slopes)
 
     def scores(self, confusions: Tensor) -> Tensor:
-        """The metric; −∞ where it is undefined or a constraint is not met."""
+        """The metric; −∞ where it is undefined or a constraint is violated."""
         scores = self._each(self._score, confusions)
         scores = scores.masked_fill(scores.isnan(), -torch.inf)
         if not self.constraints:
@@ -135,12 +135,12 @@ class Objective:
         return self._each(lambda c, groups: self._slacks(c, groups).amin(0), confusions)
 
     def slacks(self, confusion: Tensor) -> dict[str, float]:
-        """How far one confusion is on the allowed side of each bound."""
+        """The distance of one confusion to each bound, positive on the allowed side."""
         c, groups = self._confusion(confusion)
         return {each.text: each.slack(c, groups).item() for each in self.constraints}
 
     def infeasible(self, confusions: Tensor) -> Infeasible:
-        """The error to raise when no confusion meets all constraints."""
+        """The error to raise if no confusion meets all constraints."""
         flat = confusions.flatten(0, -3)
         nearest = flat[self.smallest_slack(flat).nan_to_num(-torch.inf).argmax()]
         c, groups = self._confusion(nearest)
@@ -157,7 +157,7 @@ class Objective:
 
     def slopes(self, confusions: Tensor, share: Tensor) -> Tensor:
         """∂/∂C of `mixed`; 0 where it has no slope."""
-        # The gradient of the sum of all. `torch.func.grad` would spend seconds on its imports.
+        # The gradient of the sum over all confusions. `torch.func.grad` takes seconds to import.
         with torch.inference_mode(mode=False), torch.enable_grad():
             points = confusions.clone().requires_grad_()
             total = self._each(self._mixed, points, share.clone()).sum()
@@ -179,7 +179,7 @@ class Objective:
         return self.metric(c) if self.metric.greater_is_better else -self.metric(c)
 
     def _slack(self, c: Confusion, groups: Groups) -> Tensor:
-        """The smooth minimum of the slacks: at least 0 only where all constraints are met."""
+        """The smooth minimum of the slacks: at least 0 only if all constraints are met."""
         slacks = self._slacks(c, groups)
         if len(slacks) == 1:
             return slacks[0]
@@ -214,20 +214,20 @@ def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) 
     """Apply the function to every confusion, over all leading dimensions at once."""
     lead = confusions.shape[:-2]
     flat = [confusions.flatten(0, -3), *(x.flatten() for x in more)]
-    many = len(flat[0]) > CONFUSIONS_AT_ONCE  # splitting takes time, even into one part
+    many = len(flat[0]) > CONFUSIONS_AT_ONCE  # chunking takes time, even with one chunk
     result = at_once(function, *flat, chunk=CONFUSIONS_AT_ONCE if many else None)
     return result.reshape(*lead, *result.shape[1:])
 
 
 def in_units_of_rounding(scores: Tensor) -> Tensor:
-    """Scores in units of ROUNDING, so that scores which differ by rounding rank alike."""
+    """Scores in units of ROUNDING, so that scores which differ by rounding error tie."""
     return (scores / ROUNDING).round()
 
 
 def first_best(scores: Tensor) -> Tensor:
     """The index of the first of the best scores (S, ...).
 
-    Scores that differ by rounding are equal: a GPU sums in any order, and every rank must find the
+    Scores that differ by rounding error tie: a GPU sums in any order, and every rank must find the
     same rule.
     """
     return (scores >= scores.amax(0) - ROUNDING).int().argmax(0)

@@ -1,23 +1,24 @@
-"""Rules whose constraints hold on new data, with a stated probability.
+"""Rules whose constraints hold on new data, with a given confidence.
 
-A constraint that binds on some rows is broken on others half of the time. So a rule is accepted
-only if the p-value of "the constraint is broken" is at most δ = (1 − confidence) / (number of
-constraints) on these rows (`p_values`). Then the probability, over the draw of the rows, of
-accepting a rule that breaks a constraint is at most 1 − confidence.
+A constraint that is just met on some rows is violated on other rows half of the time. So a rule is
+accepted only if the p-value of a violated constraint (`p_values`) is at most
+δ = (1 − confidence) / (number of constraints). Then the probability, over the draw of the rows, of
+accepting a rule that violates a constraint is at most 1 − confidence.
 
-Two classes, a rate among given rows (recall, specificity, fpr, fnr, predicted_rate): it only rises
-or only falls with the threshold. If any threshold beyond t*, where the bound is broken, passes,
-then t* passes, because its counts are at least as good; and t* does not depend on the rows. So the
-choice among all thresholds costs nothing.
+Two classes and a rate among fixed rows (recall, specificity, fpr, fnr, predicted_rate): the rate is
+monotone in the threshold. Let t* be the threshold where the bound is reached, which does not depend
+on the rows. If any threshold beyond t* passes, so does t*, because its counts are at least as good.
+So the choice among all thresholds costs nothing.
 
-Two classes, anything else (precision, accuracy, F1, a gap): the rows that chose a threshold cannot
-test it. So a ladder of thresholds is fixed by the ranks of the rows, without their labels, and
-climbed in a fixed order (the fallback procedure of Wiens): some steps, the starts, get equal parts
-of δ; a step that passes hands its part on to the next, and a step that fails loses it. The limits
-are those of a threshold at a row, while it lies in the middle between two: this is nearly exact.
+Two classes and any other metric (precision, accuracy, F1, a gap): the rows that chose a threshold
+cannot test it. So a ladder of thresholds is fixed by the ranks of the rows, without their labels,
+and climbed in a fixed order (the fallback procedure of Wiens): some steps, the starts, get equal
+parts of δ; a step that passes hands its part to the next step, and a step that fails loses it. A
+threshold is tested as if it were at a row, although it lies midway between two: this is nearly
+exact.
 
-More classes: a rule is searched for with bounds that are tightened by a margin, until it passes.
-The search has seen the rows, and this is not accounted for: the promise is approximate.
+More classes: the bounds are tightened by a margin until the rule that the search finds passes. The
+search has seen the rows, which the test ignores: the promise is approximate.
 """
 
 import math
@@ -36,40 +37,37 @@ from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
 # Steps of the ladder for each halving of the rows beyond a threshold.
 STEPS_PER_HALVING = 8
-# The first of its starts, in rows, and their ratio. F1 and the like may have their best threshold
-# anywhere, and a start has to be near. Precision falls with the rows that are labelled: few starts
-# are enough, the first at so many times the rows that suffice if all are right.
+# The first start, in rows, and the ratio between starts. The best threshold for F1 and the like may
+# lie anywhere, and needs a start nearby. Precision falls as more rows are labelled: few starts are
+# enough, the first at this multiple of the rows that suffice if all are correct.
 FIRST_START, START_RATIO = 8.0, 1.5
 FIRST_START_OF_LABELLED, START_RATIO_OF_LABELLED = 1.5, 4.0
-# Searches with other margins, for more classes.
+# Searches with different margins, for more than two classes.
 SEARCHES = 8
 
 
 class NotPromisedWarning(UserWarning):
-    """A rule meets its constraint on the rows it was fitted to, and promises nothing beyond."""
+    """A rule meets its constraint on the rows it was fitted to, with no promise for new data."""
 
 
 def promised(
-    rows: LogitRows,
-    objective: Objective,
-    confidence: float,
-    names: list[str | float] | None = None,
+    rows: LogitRows, objective: Objective, confidence: float, names: list[str | float] | None
 ) -> Fitted:
     """The best rule that passes.
 
-    If none passes, it is the one that comes nearest to passing, of those that meet the constraints
-    on these rows, and a warning says how many rows it takes.
+    If no rule passes, return the one closest to passing among those that meet the constraints on
+    these rows, and warn how many rows are needed.
     """
     level = (1 - confidence) / len(objective.constraints)
     two = rows.logits.shape[1] == 2
     rule, seen = (_best_threshold if two else _best_rule)(rows, objective, level)
     if not rule.promised:
         lacks = [lacking(each, seen, level, names) for each in objective.constraints]
-        why = " ".join(filter(None, lacks)) or "Enough rows for one threshold are not for several."
+        why = " ".join(filter(None, lacks)) or "Testing several thresholds needs more rows."
         warn(
-            "The rule does not promise its constraint, which it meets on these rows, for new rows "
-            f"with confidence {confidence:g}. {why} It is the safest one found. Give more labelled "
-            "rows, or a lower confidence.",
+            "The rule does not promise its constraint with confidence "
+            f"{confidence:g}: it holds on these rows, but may not on new data. {why} The rule is "
+            "the safest one found. Provide more labelled rows, or lower the confidence.",
             NotPromisedWarning,
         )
     return rule
@@ -78,17 +76,14 @@ def promised(
 def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
     logits, target, weight, _, groups = rows
     margin, target = logits[:, 1] - logits[:, 0], objective.by_group(target, groups)
-    middle, below, matrices = all_cuts(margin, target, weight, objective)
-    _, _, squares = all_cuts(margin, target, weight**2, objective)
+    middle, below, matrices = all_cuts(margin, target, weight)
+    _, _, squares = all_cuts(margin, target, weight**2)
     seen, scores = CellSums.of(objective, matrices, squares), objective.scores(matrices)
     if scores.amax().isneginf():
         raise objective.infeasible(matrices)
     p = np.stack([p_values(each, seen, level) for each in objective.constraints])
     passed = np.stack(
-        [
-            tested <= level if _along(each) == "one way" else climbed(each, tested, below, level)
-            for each, tested in zip(objective.constraints, p, strict=True)
-        ]
+        [climbed(*tested, below, level) for tested in zip(objective.constraints, p, strict=True)]
     ).all(0)
     passed = torch.from_numpy(passed).to(scores.device) & scores.isfinite()
     passes = bool(passed.any())
@@ -101,24 +96,22 @@ def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tupl
     return Fitted(gain, "labels", scores[best].item(), passes), of_best
 
 
-def _along(constraint: Constraint) -> str:
-    found = rate_of(constraint)
-    return "all" if found is None else found[0].along
-
-
 def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) -> np.ndarray:
-    """Which of all cuts pass on the ladder, by their p-values.
+    """Which of all cuts pass, by their p-values: on the ladder, unless the rate is monotone.
 
-    A rate of rows with a label is climbed from few such rows to many; anything else from few rows
-    of label 1 to many, with starts at both ends.
+    A rate among the rows with a label is climbed from few of these rows to many; any other metric
+    from few rows with label 1 to many, with starts at both ends.
     """
-    under, rows, along, found = below.cpu().numpy(), int(below[-1]), _along(constraint), None
+    rate = rate_of(constraint)
+    if rate is not None and rate.monotone:
+        return p <= level
+    under, rows = below.cpu().numpy(), int(below[-1])
     sizes = rows * 0.5 ** (
         np.arange(STEPS_PER_HALVING * math.log2(max(rows, 2)) + 1) / STEPS_PER_HALVING
     )
     upwards, sides, first, ratio, most = False, (False, True), FIRST_START, START_RATIO, rows / 2
-    if along != "all" and (found := rate_of(constraint)) is not None:
-        upwards = (along == "own") == (found[1] == 0)
+    if rate is not None and rate.of != "total":
+        upwards = (rate.of == "predicted") == (rate.class_index == 0)
         bound = constraint.bound if constraint.at_least else 1 - constraint.bound
         bound = min(max(bound, 1e-9), 1 - 1e-12)
         sides, ratio, most = (upwards,), START_RATIO_OF_LABELLED, rows
@@ -149,7 +142,7 @@ def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fit
         except Infeasible:
             if best is None:
                 raise
-            margins = (met + margins) / 2  # too much: halfway back
+            margins = (met + margins) / 2  # too much: go halfway back
             continue
         met, eta = margins, (rule.factor * rows.logits + rule.offsets).softmax(1)
         both = [rows.matrices(eta, rule.gain, w, objective) for w in (rows.weight, rows.weight**2)]
@@ -158,10 +151,10 @@ def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fit
         short = np.array([(z * error - slack).item() for slack, error in limits])
         if best is None or short.max() < best[0]:
             best = short.max(), rule, seen
-        # The margins come from the delta method; the verdict from the exact test, if there is one.
+        # Margins come from the delta method, the verdict from the exact test where there is one.
         if all(p_values(each, seen, level)[0] <= level for each in objective.constraints):
             return rule._replace(promised=True), seen
-        if np.isinf(short).any():  # no margin makes up for a group without rows
+        if np.isinf(short).any():  # no margin helps where the metric is undefined
             break
         margins = margins + np.maximum(short, 0)
     assert best is not None

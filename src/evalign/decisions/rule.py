@@ -1,7 +1,9 @@
 """A decision rule: from scores to labels."""
 
 import math
+import os
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,51 +13,50 @@ from evalign.core.checks import complaint, require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions import inputs
 from evalign.decisions.class_shares import estimated_shares
 from evalign.decisions.expected import best_expected, slacks_of
-from evalign.decisions.inputs import FLOOR, Scores, Values, as_scores, as_weights, class_vector
+from evalign.decisions.inputs import FLOOR, Scores, Values, as_scores, class_vector
 from evalign.decisions.objective import Objective
-from evalign.decisions.saved_rule import Decision, checked_state
+from evalign.decisions.saved_rule import RULE, Decision, checked_state
+from evalign.store.files import write_json
 
-# Estimated class shares are not to be trusted if probabilities had a larger `calibration_gap` when
-# the rule was fitted.
+# Estimated class shares are unreliable if the `calibration_gap` of the fit was larger.
 LARGEST_GAP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class DecisionRule:
-    """A rule that labels a row with class probabilities η as argmax_j Σ_y η_y G[y, j].
+    """A rule that gives a row with class probabilities η the label argmax_j Σ_y η_y G[y, j].
 
     Made by `fit_decision`. The rule is frozen: the label of a row does not depend on other rows.
     It takes logits, or probabilities by name, in the forms that `fit_decision` takes. A tensor
-    gives a tensor; an array or a list, a numpy array.
+    returns a tensor; an array or a list returns a numpy array.
 
-    In a multilabel problem each label is a problem of two classes, with a matrix of its own.
+    In a multilabel problem each label is a binary problem with its own matrix.
 
     Args:
-        gain: G (C, C), float64; G[y, j] is the gain of label j where y is true. (L, 2, 2) if
+        gain: G (C, C), float64; G[y, j] is the gain of label j if y is true. (L, 2, 2) if
             multilabel.
         decision: "argmax", "tuned" or "expected".
-        source: where G comes from: "argmax", "expected", "labels" for a tuned rule, or "adapted".
-            A tuned rule is "argmax" if the labels of fewer than two classes are known.
+        source: the origin of G: "argmax", "expected", "labels" for a tuned rule, or "adapted". A
+            tuned rule is "argmax" if fewer than two classes have labels.
         metric: the metric, as given.
         constraint: the constraint, as given.
-        score: the metric of a tuned rule on the rows it was tuned on, greater is better; None for
-            other decisions. Measured by cross-fitting, unless labels decide alone.
-        offsets: added to logits to make probabilities of them.
-        factor: multiplies logits before: η = softmax(factor·logits + offsets).
+        score: the metric of a tuned rule on its rows, greater is better; None for other decisions.
+            Cross-fitted, unless only labels count.
+        offsets: added to logits: η = softmax(factor·logits + offsets).
+        factor: multiplies logits.
         task: "binary", "multiclass" or "multilabel".
         classes: the names of the classes, as given.
         class_dim: the dimension of the classes in scores of more than two dimensions.
-        class_prior: the share of each class (C,) or label (L,) among the rows that the rule was
-            fitted on: of their labels if it is tuned, otherwise of their probabilities.
-        calibration_gap: the largest relative difference between a class's mean probability and its
-            share among the labels of those rows that chance does not explain. None without labels.
-        rows: the number of rows that the rule was fitted on.
-        slacks: how far each constraint is on the allowed side of its bound, on these rows.
-        confidence: the probability, as given, with which constraints shall hold on new data.
-        promised: whether these rows show that they do; None if no confidence was given.
+        class_prior: the share of each class (C,) or label (L,) in the rows of the fit: by their
+            labels if the rule is tuned, otherwise by their probabilities.
+        calibration_gap: the largest relative difference, beyond chance, between a class's mean
+            probability and its share of the labels in the rows of the fit. None without labels.
+        rows: the number of rows of the fit.
+        slacks: the distance of each constraint to its bound on these rows, positive if it is met.
+        confidence: the probability that the constraints hold on new data, as given.
+        promised: whether these rows prove the constraints at this confidence; None without one.
     """
 
     gain: Tensor
@@ -77,31 +78,30 @@ class DecisionRule:
     promised: bool | None = None
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Labels, int64: one for each row, or 0 or 1 for each label of each row."""
+        """Labels, int64: one for each row; 0 or 1 for each label of each row if multilabel."""
         scores = self._scores("DecisionRule", logits, probabilities)
-        labels = self.labels_of(self.softmax(scores.rows))
-        return scores.per_class(labels) if self._multilabel else scores.per_row(labels)
+        return scores.in_original_form(self.labels_of(self.softmax(scores.rows)))
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
         """Scores, float64, in the shape of the logits; the label is the argmax.
 
-        In a multilabel problem, labels with a positive score are given.
+        In a multilabel problem, a label is predicted if its score is positive.
         """
         scores = self._scores("DecisionRule", logits, probabilities)
-        return scores.per_class(self.scores_of(self.softmax(scores.rows)))
+        return scores.in_original_form(self.scores_of(self.softmax(scores.rows)))
 
     def probabilities(self, logits: Values) -> Any:
         """Probabilities η, float64, in the shape of the logits."""
         scores = self._scores("DecisionRule", logits, None)
         eta = self.softmax(scores.rows)
-        return scores.per_class(eta[..., 1] if self._multilabel else eta)
+        return scores.in_original_form(eta[..., 1] if self._multilabel else eta)
 
     @property
     def threshold(self) -> Any:
-        """The probability of the second of two classes above which it is the label.
+        """The probability of the second of two classes above which the rule predicts the class.
 
-        It is the model's own probability, before the rule corrects it: a float, or an array (L,) if
-        multilabel. 0 means always and 1 never, also for a threshold beyond the log-odds that stand
+        It applies to the model's own probability, before calibration: a float, or an array (L,) if
+        multilabel. 0 means always and 1 never, including thresholds beyond the log-odds that stand
         for probabilities of 0 and 1. Rules of more classes have no threshold.
         """
         at = self.log_odds
@@ -112,12 +112,10 @@ class DecisionRule:
     def log_odds(self) -> Tensor:
         """The `threshold` on the scale of the logits: (), or (L,) if multilabel."""
         if not self._multilabel and len(self.gain) != 2:
-            cure = "Call the rule: several classes have a gain matrix, and no threshold."
-            allowed = "be of two classes to have a threshold"
-            text = complaint("DecisionRule", "gain", allowed, len(self.gain), cure)
-            raise AttributeError(text)
+            number = len(self.gain)
+            raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
         gain, own = self.gain, torch.zeros(())
-        # The second is better by G11 - G10 where it is true, and worse by G00 - G01 where not.
+        # Label 1 gains G11 - G10 if class 1 is true, and loses G00 - G01 if class 0 is.
         lost, won = gain[..., 0, 0] - gain[..., 0, 1], gain[..., 1, 1] - gain[..., 1, 0]
         if self.offsets is not None:
             own = self.offsets if self._multilabel else self.offsets[1] - self.offsets[0]
@@ -132,17 +130,17 @@ class DecisionRule:
         scores = as_scores(owner, logits, probabilities, None, self.task, self.class_dim)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self._multilabel else "classes"
-        allowed = f"have {len(self.gain)} {kind}, like those the rule was fitted on"
+        allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
         got = scores.rows.shape[1]
         require(got == len(self.gain), owner, name, allowed, got)
         return scores
 
-    # The next three methods read no values, so that a module that holds a rule can be exported.
+    # The next three methods do not branch on values, so that a module with a rule can be exported.
 
     def softmax(self, logits: Tensor) -> Tensor:
         """Probabilities (N, C) of finite logits (N, C).
 
-        In a multilabel problem (N, L, 2): of each label's absence, and of the label.
+        In a multilabel problem (N, L, 2): of the absence and of the presence of each label.
         """
         logits = self._calibrated(logits)
         if self._multilabel:
@@ -152,7 +150,7 @@ class DecisionRule:
     def scores_of(self, probabilities: Tensor) -> Tensor:
         """Scores (N, C) of probabilities (N, C), float64: the expected gain of each label.
 
-        In a multilabel problem (N, L): the gain of each label over its absence.
+        In a multilabel problem (N, L): the gain of predicting each label.
         """
         gain = self.gain.to(probabilities.device)
         if not self._multilabel:
@@ -175,27 +173,24 @@ class DecisionRule:
         *,
         probabilities: Values | None = None,
         class_prior: Values | None = None,
-        sample_weight: Values | None = None,
     ) -> "DecisionRule":
-        """Make a rule for rows with other class shares, without labels.
+        """Adapt the rule to unlabelled rows with other class shares.
 
-        The shares are estimated from the probabilities, unless they are given. This assumes that
-        the rows of each class are as before and only their numbers differ, and that the
-        probabilities were right. They are then corrected, and the rule is found anew from them, as
-        by decision "expected". Shares that chance explains do not change. Such a rule promises
-        nothing, as it has seen no labels.
+        The shares are estimated from the probabilities, unless they are given. Two assumptions: the
+        distribution within each class is unchanged, and the probabilities were calibrated. They are
+        then corrected for the new shares, and the rule is found from them as by decision
+        "expected". Shares stay the same if chance explains the difference. The adapted rule
+        promises nothing, as it has seen no labels.
 
-        A warning says if `calibration_gap` is above a quarter: the estimate is then not to be
-        trusted.
+        If `calibration_gap` is above a quarter, a warning says that the estimate is unreliable.
 
         Args:
             logits: rows as in a call of the rule.
             probabilities: instead of logits.
             class_prior: the shares of the classes (C,), or of the rows with each label (L,).
-            sample_weight: the weights of the rows.
         """
         owner = "DecisionRule.adapt"
-        allowed, cure = "not be argmax, which has nothing to adapt", 'Use "expected" or "tuned".'
+        allowed, cure = "not be argmax, which does not adapt", 'Use "expected" or "tuned".'
         require(self.decision != "argmax", owner, "decision", allowed, "argmax", cure)
         if self.metric is None or self.class_prior is None:
             cure = "Make the rule with fit_decision, or load it with metric=."
@@ -206,21 +201,17 @@ class DecisionRule:
         )
         objective.check_groups(given=False)
         scores = self._scores(owner, logits, probabilities)
-        weight = inputs.as_counts(owner, as_weights(owner, sample_weight, scores))
-        of_rows = weight[:, 0] if self._multilabel else weight
-        counts = of_rows > 0
-        rows, weight = self._calibrated(scores.rows)[counts], weight[counts]
+        rows = self._calibrated(scores.rows)
+        weight = torch.ones_like(rows if self._multilabel else rows[:, 0])
         old = self.class_prior.to(rows)
         if class_prior is None:
             before = torch.stack([1 - old, old], -1) if self._multilabel else old
-            eta = self.softmax(scores.rows)[counts]
-            new = estimated_shares(eta, of_rows[counts], before, self.rows or len(rows))
+            new = estimated_shares(self.softmax(scores.rows), before, self.rows or len(rows))
             new = new[:, 1] if self._multilabel else new
             if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
                 warn(
-                    f"The estimate of {owner} is not to be trusted: the probabilities did not "
-                    "agree with the labels when the rule was fitted. Pass class_prior= if you "
-                    "know it."
+                    f"The class shares estimated by {owner} are unreliable: the probabilities were "
+                    "not calibrated on the rows of the fit. Pass class_prior= if you know it."
                 )
         else:
             new = class_vector(owner, "class_prior", class_prior, len(old)).to(rows)
@@ -228,7 +219,7 @@ class DecisionRule:
             ok = bool(((new > 0) & (new < 1)).all()) and one
             allowed = "hold shares between 0 and 1, which sum to 1 over classes"
             require(ok, owner, "class_prior", allowed, new.tolist())
-        # A class without rows before has nothing that could be scaled.
+        # A class that had no rows has no share to scale.
         change = torch.where((old > 0) & (new > 0), new / old, 1).log()
         if self._multilabel:
             change = change - torch.where(old < 1, (1 - new) / (1 - old), 1).log()
@@ -249,7 +240,7 @@ class DecisionRule:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The rule as plain numbers and strings. A metric that was not a name is left out."""
+        """The rule as plain numbers and strings, without a metric that is not a name."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         state["metric"] = self.metric if isinstance(self.metric, str) else None
         return {
@@ -257,11 +248,15 @@ class DecisionRule:
             for name, value in state.items()
         }
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the rule as a JSON file, which `evalign.load` opens."""
+        write_json(Path(path), RULE, {"rule": self.state_dict()})
+
     @classmethod
     def from_state_dict(
         cls, state: dict[str, Any], *, metric: MetricFunction | None = None
     ) -> "DecisionRule":
-        """The rule of a `state_dict`; pass the metric again if it was not a name."""
+        """Load the rule of a `state_dict`; pass the metric again if it was not a name."""
         found = checked_state(state, [field.name for field in fields(cls)])
         found["metric"] = found.get("metric") if metric is None else metric
         return cls(**found)

@@ -11,14 +11,14 @@ from evalign.core.rows import Task
 from evalign.decisions.inputs import class_vector
 
 Decision = Literal["argmax", "tuned", "expected"]
-OWNER = "DecisionRule"
+OWNER, RULE = "DecisionRule", "rule"  # the kind of its file
 NEEDED = ("offsets", "factor", "gain", "decision", "source")
 # Numbers of a saved rule are below this: a larger one would leave no digits to the others.
 LARGEST_NUMBER = 1e8
 
 
 def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
-    """The arguments of a rule from its `state_dict`, of which `known` are allowed."""
+    """Check a rule's `state_dict` and return the rule's arguments; `known` names are allowed."""
     require(isinstance(state, dict), OWNER, "state", "be a dict", type(state).__name__)
     missing, others = set(NEEDED) - set(state), set(state) - set(known)
     allowed = f"hold {', '.join(NEEDED)}, and no fields but those of a rule"
@@ -47,7 +47,7 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
 
 
 def class_names(owner: str, names: Any, number: int) -> list[str | float]:
-    """The names of classes, each once, as Python's own strings and numbers, which JSON can hold."""
+    """Unique class names as Python strings and numbers, which JSON can hold."""
     given = np.asarray(names, dtype=object).ravel().tolist()
     found = [name.item() if isinstance(name, np.generic) else name for name in given]
     ok = all(

@@ -5,19 +5,17 @@ from torch import Tensor
 
 from evalign.decisions.objective import ROUNDING, Objective
 
-# Beyond these log-odds the smaller probability underflows (e^-745), and a rule of probabilities
-# sees no difference.
+# Beyond these log-odds the smaller probability underflows (e^-745), and a rule that sees
+# probabilities cannot tell rows apart.
 SATURATED = 700.0
 
 
-def all_cuts(
-    margin: Tensor, target: Tensor, weight: Tensor, objective: Objective
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The thresholds (K,) of all cuts, the rows below each, and the confusion of each.
+def all_cuts(margin: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The thresholds (K,) of all cuts, the rows below each, and the confusion matrix of each.
 
-    Cut k labels the k rows of lowest log-odds 0 and the others 1. After one sort, cumulative sums
-    of the targets (N, 2), labels or probabilities, give the confusion matrices of all cuts. With
-    groups, targets are (N, G·2).
+    Cut k gives label 0 to the k rows with the lowest log-odds and label 1 to the others. After one
+    sort, cumulative sums of the targets (N, 2), labels or probabilities, give the confusion
+    matrices of all cuts. With groups, targets are (N, G·2).
     """
     order, middle, kept = cut_places(margin)
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
@@ -26,22 +24,14 @@ def all_cuts(
     total = below[..., -1:]
     if len(kept) < below.shape[-1]:
         below = below[..., kept]
-    above = total - below
-    if objective.compact:
-        tp = torch.stack([below[0], above[1]])
-        predicted = torch.stack([below.sum(0), above.sum(0)])
-        confusions = torch.stack([tp, predicted, total.expand_as(tp)])
-    else:
-        confusions = torch.stack([below, above], 1)
-    return middle, kept, confusions.permute(2, 0, 1)
+    return middle, kept, torch.stack([below, total - below], 1).permute(2, 0, 1)
 
 
 def cut_places(margin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The order of rows by their log-odds, the thresholds between them, and the rows below each.
+    """The order of rows by log-odds, the thresholds between them, and the rows below each.
 
-    Rows of equal log-odds are never separated. A threshold lies in the middle between its
-    neighbours; outside of all rows, at the default 0 or 1 away from the last row, whichever is
-    farther out.
+    Rows with equal log-odds are never separated. A threshold lies midway between its neighbours;
+    outside of all rows, at the default 0 or 1 away from the last row, whichever is farther out.
     """
     margin, order = margin.clamp(-SATURATED, SATURATED).sort()
     low, high = margin[:-1], margin[1:]
@@ -54,9 +44,8 @@ def cut_places(margin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def best_threshold(margin: Tensor, target: Tensor, weight: Tensor, objective: Objective) -> Tensor:
-    """The best threshold on the log-odds for rows of weights (N,): exact, over all cuts."""
-    objective = objective.compacted()
-    middle, _, confusions = all_cuts(margin, target, weight, objective)
+    """The best threshold on the log-odds for rows with weights (N,): exact, over all cuts."""
+    middle, _, confusions = all_cuts(margin, target, weight)
     scores = objective.scores(confusions)
     if objective.constraints and scores.amax().isneginf():
         raise objective.infeasible(confusions)
@@ -64,10 +53,7 @@ def best_threshold(margin: Tensor, target: Tensor, weight: Tensor, objective: Ob
 
 
 def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
-    """The best cut by its score; of equal cuts, the one nearest to the default.
-
-    The data cannot tell them apart, and the default is the model's own.
-    """
+    """The cut with the best score; among ties, the one closest to the model's own threshold, 0."""
     ties = scores >= scores.amax() - ROUNDING
     return torch.where(ties, middle.abs(), torch.inf).argmin()
 
@@ -75,8 +61,8 @@ def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
 def threshold_gains(thresholds: Tensor) -> Tensor:
     """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold).
 
-    Beyond `SATURATED` all rows get one label, which gains whatever the probabilities are: the
-    smaller one may be 0, which is above no threshold.
+    Beyond `SATURATED` all rows get one label, whose gain does not depend on the probabilities: the
+    smaller one may be 0, which exceeds no threshold.
     """
     gains = torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
     one_label = torch.stack([thresholds > 0, thresholds < 0], -1).to(gains).unsqueeze(-2)

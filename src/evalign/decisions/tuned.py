@@ -1,11 +1,11 @@
-"""The gain matrix found with labels, guarded against too few of them.
+"""Find the gain matrix with labels, without overfitting few of them.
 
 A search over labels alone is exact on the rows it sees and overfits when they are few: one lucky
-row moves the threshold. So the search also believes the model's probabilities, calibrated with the
-labels by a few numbers, as much as `EVIDENCE` rows of each class. With few labels the rule is
-nearly the rule "expected", with many nearly the search over labels alone; with `ENOUGH` rows of
-every class labels decide alone. Choosing among several rules on held-out rows would be another way,
-but where labels are few that choice is as noisy as the search.
+row moves the threshold. So the model's probabilities, calibrated with the labels by a few numbers,
+count as much as `EVIDENCE` further rows of each class. With few labels the rule is close to
+"expected", with many to the search over labels alone; with `ENOUGH` rows of every class only labels
+count. Choosing among several rules on held-out rows would be as noisy with few labels as the search
+itself.
 """
 
 from typing import NamedTuple
@@ -22,18 +22,18 @@ from evalign.decisions.threshold import best_threshold, threshold_gains
 
 EVIDENCE, ENOUGH = 100, 1000
 FOLDS = 5
-CALIBRATION_DIGITS = 2.0**-20  # no number of rows tells log-odds more exactly
+CALIBRATION_DIGITS = 2.0**-20  # no realistic number of rows determines log-odds more precisely
 
 
 class Fitted(NamedTuple):
-    """A rule that was found, for probabilities softmax(factor·logits + offsets).
+    """A fitted rule for probabilities softmax(factor·logits + offsets).
 
     Args:
         gain: the gain matrix, (C, C) or (L, 2, 2).
-        source: where the gain comes from, as `DecisionRule.source`.
-        score: the metric of a tuned rule, on held-out rows unless labels decide alone.
-        promised: whether the constraint is promised; None if no confidence was asked for.
-        factor: 1 for two classes, where any correction is another threshold.
+        source: the origin of the gain, as in `DecisionRule.source`.
+        score: the metric of a tuned rule, on held-out rows unless only labels count.
+        promised: whether the constraint is promised; None without a confidence.
+        factor: 1 for tuned rules of two classes, where calibration only moves the threshold.
         offsets: (C,), or 0.
     """
 
@@ -50,7 +50,7 @@ class LogitRows(NamedTuple):
 
     Args:
         logits: (N, C).
-        target: labels as one-hot rows (N, C).
+        target: one-hot labels (N, C).
         weight: (N,).
         argmax: the gain matrix of the network's own labels.
         groups: the group of each row, if the objective has groups.
@@ -63,21 +63,17 @@ class LogitRows(NamedTuple):
     groups: Tensor | None = None
 
     def matrices(self, eta: Tensor, gain: Tensor, weight: Tensor, objective: Objective) -> Tensor:
-        """The confusion matrix (1, ...) of a gain matrix, for probabilities η and weights (N,)."""
+        """The confusion matrix (1, ...) of a gain matrix for probabilities η and weights (N,)."""
         true = objective.by_group(self.target, self.groups)
         return ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))
 
 
 def search(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    objective: Objective,
-    own: Tensor | None = None,
+    logits: Tensor, target: Tensor, weight: Tensor, objective: Objective, own: Tensor | None = None
 ) -> Tensor:
-    """The best gain matrix (C, C) for the targets (N, C) of rows of weights (N,).
+    """The best gain matrix (C, C) for targets (N, C) and weights (N,).
 
-    `own` as in `best_rule`. Without it the targets of more than two classes are probabilities.
+    `own` is as in `best_rule`. Without it the targets of more than two classes are probabilities.
     """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
@@ -87,25 +83,30 @@ def search(
 
 
 def tuned(rows: LogitRows, objective: Objective) -> Fitted:
-    """The best rule with labels."""
+    """Find the best rule with labels; argmax if there are too few."""
     logits, target, weight, argmax, groups = rows
     two, y = logits.shape[1] == 2, target.argmax(1)
     own, counts = Calibrated(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
+    # Labels of one class say nothing about the others, and a threshold next to the only row of a
+    # class would be luck.
+    if not objective.constraints and (counts >= (2 if two else 1)).sum() < 2:
+        return Fitted(argmax, "argmax")
     only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
-    # A constraint is about these labels.
-    alone = bool(objective.constraints) or enough(counts)
+    alone = bool(objective.constraints) or enough(counts)  # constraints are about these labels
 
     def learned(weight: Tensor) -> tuple[Tensor, Calibrated]:
-        """The gain matrix for weights (N,), and the probabilities that it is for."""
+        """The gain matrix for weights (N,), and the probabilities to apply it to."""
         calibrated = own if alone and two else calibrate(logits, target, weight)
         believed, eta = target, calibrated.eta
         if not alone:
-            believed = with_evidence(
-                target, calibrated.believed(logits, target, weight), weight @ target
-            )
-            # One row does not tell how well its class can be found. Held out, it is labelled by a
-            # model that never saw the class, and the search would give the class to far too many
-            # rows. So it counts as found, and the class is given about where argmax gives it.
+            mass = weight @ target
+            trust = mass / (mass + EVIDENCE)
+            believed = calibrated.believed(logits, target, weight)
+            believed = trust * target + (1 - trust) * believed
+            # One row does not show how well its class can be recognised. Held out, it is scored by
+            # a model that never saw the class, and the search would predict the class on far too
+            # many rows. So the row counts as recognised, and the rule predicts the class about
+            # where argmax does.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
         believed = objective.by_group(believed, groups)
         if two:
@@ -127,17 +128,8 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
 
 
 def enough(counts: Tensor) -> bool:
-    """Whether labels decide alone, for the number of rows of each class."""
+    """Whether only labels count, given the number of rows of each class."""
     return bool(counts[counts > 0].min() >= ENOUGH)
-
-
-def with_evidence(target: Tensor, eta: Tensor, mass: Tensor) -> Tensor:
-    """Labels, and probabilities η that count as `EVIDENCE` rows of each class.
-
-    The classes are the last dimension of all three; `mass` is that of each class's labels.
-    """
-    trust = mass / (mass + EVIDENCE)
-    return trust * target + (1 - trust) * eta
 
 
 class Calibrated(NamedTuple):
@@ -148,29 +140,29 @@ class Calibrated(NamedTuple):
     offsets: Tensor
 
     def believed(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """η with 0 for a class that neither the logits nor the targets have a row of.
+        """η with 0 for a class that has no row, by the logits and by the targets.
 
-        Calibration may raise the floor that stands for 0, see `without_floor`.
+        Calibration may raise the floor that stands for 0 (see `without_floor`).
         """
         known = without_floor(logits.softmax(1)).any(0) | (weight @ target > 0)
         return self.eta * known
 
 
 def calibrate(logits: Tensor, target: Tensor, weight: Tensor) -> Calibrated:
-    """Calibrate the probabilities of logits (N, C) with the targets (N, C), for weights (N,)."""
+    """Calibrate the probabilities of logits (N, C) with targets (N, C) and weights (N,)."""
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
         a, b = calibration.factor_and_offset(margin, target[:, 1], weight)
         b = torch.stack([torch.zeros_like(b), b])
     else:
         a, b = calibration.factor_and_offsets(logits, target, weight)
-    # The last digits depend on the order of the rows, and would separate classes that tie on a row.
+    # The last digits depend on the order of the rows, and would break ties between classes.
     a, b = ((x / CALIBRATION_DIGITS).round() * CALIBRATION_DIGITS for x in (a, b))
     return Calibrated((a * logits + b).softmax(1), a.item(), b)
 
 
 def folds(y: Tensor) -> Tensor:
-    """The fold of each row. Every class is spread evenly, even one with fewer rows than folds.
+    """The fold of each row, stratified by class, even for a class with fewer rows than folds.
 
     Examples:
         >>> folds(torch.tensor([0] * 5 + [1] * 5))[:5].sort().values

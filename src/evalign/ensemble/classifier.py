@@ -17,7 +17,6 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit_rows import check_promise
-from evalign.ensemble import storage
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.ensemble.choice import choose
 from evalign.ensemble.fitted_ensemble import FittedEnsemble
@@ -25,17 +24,17 @@ from evalign.ensemble.narration import narrated
 from evalign.ensemble.table_forms import read_rows, read_table
 from evalign.ensemble.training import Clock
 from evalign.ensemble.trials import folds, run_trials
-from evalign.estimator import held_out
+from evalign.estimator import held_out, storage
 from evalign.estimator.evidence import RuleSettings
 from evalign.estimator.rows import restored, row_groups, row_weights
-from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.recipes import chosen_recipe
+from evalign.store.archive import register
 from evalign.tables.features import Features
 from evalign.training import TrainingWarning
 
 
-class AlignedEnsemble(ClassifierMixin, BaseEstimator):
+class AlignedEnsemble(storage.Savable, ClassifierMixin, BaseEstimator):
     """The best of several models for a table, or their weighted mean, with a decision rule.
 
     All candidates are cross-validated on the same folds, and a decision rule (`fit_decision`) is
@@ -48,7 +47,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
             boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
-            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed.
+            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed;
+            an ensemble with them is kept by joblib, not by `save`.
         choose: "blend" for the mean of the candidates' probabilities, with the weights that
             maximise the likelihood of the held-out labels; "auto" for the candidate with the best
             metric.
@@ -272,40 +272,6 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         alone._fitted = replace(fitted, weights={name: 1.0}, rule=fitted.rules[name])
         return alone
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a folder without pickle (skops, safetensors and JSON), whole or not at all.
-
-        A splitter is not written, nor a metric that is not a name: pass it to `load` again.
-        Networks must not hold functions. Needs `skops`.
-        """
-        fitted = self._state()
-        arguments = storage.plain_arguments(self.get_params(deep=False))
-        state = {"arguments": arguments, **fitted.state_dict()}
-        storage.save(path, state, list(fitted.trained.values()))
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, trusted: Sequence[str] = (), **arguments: Any
-    ) -> Self:
-        """Open what `save` wrote; `arguments` of the constructor replace the saved ones.
-
-        Args:
-            path: the folder.
-            trusted: the names of types in your own models. By default skops builds only those of
-                scikit-learn and of the named candidates.
-            arguments: such as `metric`, where it is not a name.
-        """
-        state, trained = storage.load(path, trusted)
-        given = storage.constructor_arguments(path, state, trained, arguments)
-        with reading(path, OWNER):
-            ensemble = cls(**given)
-            ensemble._fitted = FittedEnsemble.from_state_dict(state, trained, ensemble.metric)
-            features = ensemble._fitted.features
-            ensemble.n_features_in_ = len(features.given)
-            if features.named:
-                ensemble.feature_names_in_ = np.array(features.given, dtype=object)
-        return ensemble
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 
@@ -335,3 +301,16 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         """The mean probabilities, with columns in the order of the rule."""
         fitted = self._state()
         return fitted.mean(read_rows(self, X, fitted.features))
+
+    def _saved(self) -> dict[str, Any]:
+        return storage.saved_arguments(self) | {"fitted": self._state().state_dict()}
+
+    @classmethod
+    def _opened(cls, state: dict[str, Any], **given: Any) -> Self:
+        ensemble = cls(**storage.all_arguments(OWNER, state, given))
+        ensemble._fitted = FittedEnsemble.from_state_dict(state["fitted"], ensemble.metric)
+        storage.set_columns(ensemble, ensemble.features_)
+        return ensemble
+
+
+register(AlignedEnsemble, AlignedEnsemble._saved, AlignedEnsemble._opened)

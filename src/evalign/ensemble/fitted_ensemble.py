@@ -1,7 +1,6 @@
 """`FittedEnsemble`: the result of a fit, which is saved and loaded."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -47,63 +46,44 @@ class FittedEnsemble:
         return np.average(each, 0, weights=list(self.weights.values()))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the models, as plain values."""
+        """What is saved."""
+        parts = ("features", "weights", "rule", "rules", "results", "gain", "left_out")
+        state = {name: getattr(self, name) for name in parts}
+        trained = {name: list(one[1:]) for name, one in self.trained.items()}
         classes, order, _ = self.targets
-        return {
-            "features": self.features.state_dict(),
-            "classes": classes.tolist(),
-            "classes_dtype": classes.dtype.str,
-            "order": order.tolist(),
-            "weights": self.weights,
-            "rule": self.rule.state_dict(),
-            "rules": {name: rule.state_dict() for name, rule in self.rules.items()},
-            "results": _plain(self.results),
-            "gain": _plain(self.gain),
-            "left_out": self.left_out,
-        }
+        return state | {"classes": classes, "order": order, "trained": trained}
 
     @classmethod
-    def from_state_dict(
-        cls, state: dict[str, Any], trained: dict[str, TrainedModels], metric: str | MetricFunction
-    ) -> Self:
-        """The inverse of `state_dict`, given the models."""
-        given = None if isinstance(metric, str) else metric
-        classes = np.array(state["classes"], dtype=state["classes_dtype"])
-        order, number = np.array(state["order"], dtype=np.int64), len(classes)
-        found = {
-            name: DecisionRule.from_state_dict(rule, metric=given)
-            for name, rule in state["rules"].items()
-        }
-        rule = DecisionRule.from_state_dict(state["rule"], metric=given)
-        weights = {str(name): float(weight) for name, weight in state["weights"].items()}
-        sound = number > 1 and np.array_equal(np.unique(classes), classes)
-        sound = sound and np.array_equal(np.sort(order), np.arange(number))
-        sound = sound and all(len(one.gain) == number for one in (rule, *found.values()))
-        got = classes[:3].tolist()
-        require(sound, "state", "classes", "be sorted, and those of the rules", got)
-        known = bool(weights) and {*weights} <= {*trained} == {*found}
-        known = known and all(0 < weight <= 1 for weight in weights.values())
-        require(known, "state", "weights", f"be those of some of {list(trained)}", weights)
-        results, gain = (_numbers(state[key]) for key in ("results", "gain"))
-        targets, left_out = Targets(classes, order, False), dict(state["left_out"])
-        features = Features.from_state_dict(state["features"])
-        return cls(targets, features, trained, weights, rule, found, results, gain, left_out)
-
-
-def _plain(value: Any) -> Any:
-    """Results as JSON can hold them: None for NaN."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _numbers(value: Any) -> Any:
-    """The inverse of `_plain`."""
-    if isinstance(value, dict):
-        return {key: _numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_numbers(item) for item in value]
-    return math.nan if value is None else value
+    def from_state_dict(cls, state: dict[str, Any], metric: str | MetricFunction) -> Self:
+        """The inverse of `state_dict`, for an untrusted state."""
+        classes, order, features = state["classes"], state["order"], state["features"]
+        number = len(classes)
+        rules = {"": state["rule"], **state["rules"]}
+        ok = type(features) is Features and all(type(r) is DecisionRule for r in rules.values())
+        require(ok, "state", "rules", "be rules, and features learnt columns", "others")
+        ok = number > 1 and classes.ndim == 1 and np.array_equal(np.unique(classes), classes)
+        ok = ok and np.array_equal(np.sort(order), np.arange(number))
+        ok = ok and all(len(rule.gain) == number for rule in rules.values())
+        require(ok, "state", "classes", "be sorted, and those of the rules", classes[:3].tolist())
+        trained, weights = {}, state["weights"]
+        for name, (own, frame, models) in state["trained"].items():
+            known = classes if own else np.arange(number)
+            ok = bool(models) and all(np.isin(model.classes_, known).all() for model in models)
+            require(ok, "state", "trained", "be models of these classes", name)
+            trained[name] = TrainedModels(name, own, frame, models)
+        ok = bool(weights) and {*weights} <= {*trained} == {*state["rules"]}
+        ok = ok and all(0 < weight <= 1 for weight in weights.values())
+        require(ok, "state", "weights", f"be those of some of {list(trained)}", weights)
+        if not isinstance(metric, str):
+            rules = {name: replace(rule, metric=metric) for name, rule in rules.items()}
+        return cls(
+            targets=Targets(classes, order, False),
+            features=features,
+            trained=trained,
+            weights=weights,
+            rule=rules.pop(""),
+            rules=rules,
+            results=dict(state["results"]),
+            gain=dict(state["gain"]),
+            left_out=dict(state["left_out"]),
+        )

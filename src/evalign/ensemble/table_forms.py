@@ -25,7 +25,7 @@ def read_table(
     require(one, OWNER, "y", "hold one label per row", got, cure)
     weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
     everything = np.ones(len(labels)) if weight is None else weight
-    features = learn_features(OWNER, given, everything)
+    features = learn_features(OWNER, given, labels, everything)
     rows = _forms(X, given, features)
     groups = row_groups(OWNER, groups, len(labels))
     _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)

@@ -34,12 +34,13 @@ from evalign.estimator.rows import (
     row_weights,
 )
 from evalign.estimator.targets import Targets, read_classes
+from evalign.store.archive import register
 from evalign.tables.features import Features, read
 from evalign.tables.labels import check_names, label_names
 from evalign.training import History
 
 
-class AlignedClassifier(ClassifierMixin, BaseEstimator):
+class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
     """A neural network for tables, trained on the metric it is judged by.
 
     The best epoch is chosen and the decision rule fitted on held-out rows. Columns are scaled
@@ -177,7 +178,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 constraint_groups) to use instead of held-out rows; the weights may be None.
             groups: a value per row; the rows of a group are held out together.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
-            checkpoint: a folder to save training to as it runs, and to resume from if it exists.
+            checkpoint: a file to save training to as it runs, and to resume from if it exists.
                 The same call then ends as if it had never been interrupted (on the CPU, to the
                 bit). It must be the same call on the same rows, with a fixed `random_state`.
         """
@@ -194,7 +195,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         weight = row_weights(OWNER, sample_weight, codes, factors)
-        features = learn_features(OWNER, X, weight)
+        features = learn_features(OWNER, X, y, weight)
         constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups)
         rows, groups = rows.counted(groups)
@@ -267,29 +268,6 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         weight, metric = row_weights(OWNER, sample_weight, labels), self._metric(self.classes_)
         return self._targets.score(OWNER, metric, labels, y, weight)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a folder without pickle (safetensors and JSON), whole or not at all.
-
-        Functions are not written: pass `network`, `on_epoch` and a `metric` that is not a name to
-        `load` again.
-        """
-        storage.save(path, self.get_params(deep=False), self._state())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
-        """Open what `save` wrote; `arguments` of the constructor replace the saved ones.
-
-        Examples:
-            With your own network and device: `load("model", network=my_network, device="cpu")`.
-        """
-        arguments, fitted = storage.load(path, arguments, cls._get_param_names())
-        classifier = cls(**arguments)
-        features = fitted.features
-        classifier._fitted, classifier.n_features_in_ = fitted, len(features.given)
-        if features.named:
-            classifier.feature_names_in_ = np.array(features.given, dtype=object)
-        return classifier
-
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX file, from raw rows to labels, with the decision rule inside.
 
@@ -334,3 +312,21 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def _metric(self, classes: np.ndarray) -> Metric:
         return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)
+
+    def _saved(self) -> dict[str, Any]:
+        fitted = getattr(self, "_fitted", None)  # a candidate of an ensemble is not fitted
+        if fitted is not None:
+            storage.check_saved(self.get_params(deep=False), fitted)
+        return storage.saved_arguments(self) | {"fitted": fitted and fitted.state_dict()}
+
+    @classmethod
+    def _opened(cls, state: dict[str, Any], **given: Any) -> Self:
+        classifier = cls(**storage.all_arguments(OWNER, state, given))
+        if state["fitted"] is not None:
+            arguments = classifier.get_params(deep=False)
+            classifier._fitted = storage.rebuilt(state["fitted"], arguments)
+            storage.set_columns(classifier, classifier.features_)
+        return classifier
+
+
+register(AlignedClassifier, AlignedClassifier._saved, AlignedClassifier._opened)

@@ -1,6 +1,7 @@
 """`AlignedDecisionCV`: the best decision rule for a metric, around any classifier."""
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self, cast, get_args
 
 import numpy as np
@@ -33,7 +34,9 @@ from evalign.estimator.out_of_fold import (
 )
 from evalign.estimator.plot import plot
 from evalign.estimator.rows import restored, row_groups, row_weights, weights
+from evalign.estimator.storage import Savable, all_arguments, saved_arguments
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
+from evalign.store.archive import register
 from evalign.training import TrainingWarning
 
 
@@ -43,7 +46,7 @@ def _has_probabilities(self: Any) -> bool:
     return hasattr(self.estimator, "predict_proba")
 
 
-class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class AlignedDecisionCV(Savable, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Any classifier, with the decision rule that is best for a metric.
 
     The classifier is cross-validated, and a decision rule (`fit_decision`) is fitted to its scores
@@ -246,20 +249,6 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         router = router.add(estimator=self.estimator, method_mapping=to_fit)
         return router.add(splitter=splitter, method_mapping=to_split)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Plain values: tensors could not be saved without pickle.
-        state: dict[str, Any] = dict(cast(Any, super().__getstate__()))
-        if "rule_" in state:
-            state["rule_"] = state["rule_"].state_dict()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "rule_" in state:
-            metric = None if isinstance(state["metric"], str) else state["metric"]
-            rule = DecisionRule.from_state_dict(state["rule_"], metric=metric)
-            state = state | {"rule_": rule}
-        cast(Any, super()).__setstate__(state)
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "rule_")
 
@@ -330,3 +319,25 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _applied(self, function: str, X: Any) -> np.ndarray:
         """A method of the rule, applied to the mean scores of the rows."""
         return getattr(self.rule_, function)(**as_argument(self._mean_scores(X), self._method))
+
+    def _saved(self) -> dict[str, Any]:
+        arguments = saved_arguments(self)
+        names = self.get_params(deep=False)
+        fitted = {name: value for name, value in vars(self).items() if name not in names}
+        return arguments | {"fitted": fitted}
+
+    @classmethod
+    def _opened(cls, state: dict[str, Any], **given: Any) -> Self:
+        fitted, classifier = state["fitted"], cls(**all_arguments(OWNER, state, given))
+        vars(classifier).update(fitted)
+        if fitted:
+            rule, order = classifier.rule_, classifier._order
+            ok = type(rule) is DecisionRule and len(rule.gain) == len(classifier.classes_)
+            ok = ok and np.array_equal(np.sort(order), np.arange(len(order)))
+            require(ok, "state", "rule", "be that of the classes", type(rule).__name__)
+            if not isinstance(classifier.metric, str):
+                classifier.rule_ = replace(rule, metric=classifier.metric)
+        return classifier
+
+
+register(AlignedDecisionCV, AlignedDecisionCV._saved, AlignedDecisionCV._opened)

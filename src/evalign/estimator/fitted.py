@@ -9,13 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
 from evalign.estimator.network import BLOCK, Factory, blockwise
 from evalign.estimator.rows import OWNER, dense, network_input
 from evalign.estimator.scaling import QuantileNormal, Standardizer
 from evalign.tables.features import Features
-from evalign.training import CheckpointError, History
+from evalign.training import History
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,44 +66,8 @@ class FittedClassifier:
         return replace(self, network=copy.deepcopy(self.network).cpu())
 
     def state_dict(self) -> dict[str, Any]:
-        """A tree of tensors and plain values, as `training.checkpoint` takes it."""
-        return {
-            "features": self.features.state_dict(),
-            "network": self.network.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "rule": self.rule.state_dict(),
-            "classes": self.classes.tolist(),
-            "classes_dtype": self.classes.dtype.str,
-            "history": self.history,
-            "seed": self.seed,
+        """What is saved; see `storage.rebuilt`."""
+        parts = ("features", "scaler", "rule", "classes", "history", "seed")
+        return {name: getattr(self, name) for name in parts} | {
+            "network": self.network.state_dict()
         }
-
-    @classmethod
-    def from_state_dict(
-        cls,
-        state: dict[str, Any],
-        scaler: Standardizer | QuantileNormal,
-        network: nn.Module,
-        kind: str | Factory,
-        metric: MetricFunction | None,
-    ) -> Self:
-        """Take the weights into a new network; the metric is given if it is not a name."""
-        try:
-            network.load_state_dict(state["network"])
-        except RuntimeError as error:
-            raise CheckpointError(f"The saved weights belong to another network: {error}") from None
-        fitted = cls(
-            network=network.eval(),
-            scaler=scaler,
-            rule=DecisionRule.from_state_dict(state["rule"], metric=metric),
-            classes=np.array(state["classes"], dtype=state["classes_dtype"]),
-            features=Features.from_state_dict(state["features"]),
-            history=state["history"],
-            seed=state["seed"],
-            kind=kind,
-        )
-        labels, classes = fitted.classes, len(fitted.rule.gain)
-        ok = len(labels) == classes and np.array_equal(np.unique(labels), labels)
-        allowed = f"be sorted and {classes}, as those of the rule"
-        require(ok, "FittedClassifier", "classes", allowed, labels[:3].tolist())
-        return fitted

@@ -1,5 +1,6 @@
 """Train a classifier fold by fold and gather its scores for the held-out rows."""
 
+import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +17,7 @@ from evalign.core.checks import require
 from evalign.estimator.out_of_fold import OWNER, Method, OutOfFoldScores, Split
 from evalign.estimator.rows import row_groups
 from evalign.tables.values import take_rows
+from evalign.tables.warnings import FEW_ROWS, DataWarning
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
@@ -115,7 +117,9 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
     if not several:
         return DummyClassifier(strategy="prior").fit(X, y)
     try:
-        return fitted(estimator, X, y, params)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # fewer than in the table
+            return fitted(estimator, X, y, params)
     except Exception as error:
         if lacking:
             error.add_note(

@@ -29,6 +29,7 @@ from evalign.tables.labels import (
     present,
 )
 from evalign.tables.values import TypedTable
+from evalign.tables.warnings import warn_of_few
 from evalign.training import TrainingWarning, holdout_split
 from evalign.training.split import strata, stratified_folds
 
@@ -176,7 +177,7 @@ def read_labelled(
     many = labels.ndim == 2 and labels.shape[1] > 1
     y = indicators(owner, y) if many else alike(owner, labels)
     X = read(estimator, X, reset=reset)
-    rows = X.rows if isinstance(X, TypedTable) else _num_samples(X)
+    rows = _num_samples(X)
     _, y = check_X_y(np.zeros((rows, 1)), y, multi_output=True, estimator=estimator)
     if many:
         return X, y
@@ -185,13 +186,15 @@ def read_labelled(
     return X, y
 
 
-def learn_features(owner: str, X: Given, weight: np.ndarray) -> Features:
-    """Learn the columns from the rows of weight above 0."""
+def learn_features(owner: str, X: Given, y: np.ndarray, weight: np.ndarray) -> Features:
+    """Learn the columns from the rows of weight above 0. Warn if classes of a table have few."""
     counted = weight > 0
     allowed, got = "give some row a weight, times class_weight", f"0 for all {len(weight)}"
     require(bool(counted.any()), owner, "sample_weight", allowed, got)
     if not counted.all():
         X = X.take(counted) if isinstance(X, TypedTable) else X[counted]
+    if isinstance(X, TypedTable) and y.ndim == 1:
+        warn_of_few("training", *np.unique(y[counted], return_inverse=True))
     return Features.learn(owner, X)
 
 

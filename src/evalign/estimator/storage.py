@@ -1,102 +1,139 @@
-"""Save and load a fitted classifier as a folder without pickle."""
+"""Save and load the estimators: what is written of them, and a network from a saved state."""
 
 import os
-import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
+from evalign.decisions import DecisionRule
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import OWNER
 from evalign.estimator.scaling import QuantileNormal, Standardizer
-from evalign.tables.features import Features
-from evalign.training import CheckpointError, checkpoint
-from evalign.training.checkpoint import WRONG_TREE
+from evalign.store import archive
+from evalign.store.files import StoreError
+from evalign.store.models import register_estimator
+from evalign.tables.features import Features, FrameEncoder
 
-VERSION = 3  # of the format: without warm_start
+for each in (DecisionRule, Features, QuantileNormal, Standardizer):
+    archive.register(each)
+register_estimator(FrameEncoder)
+FOLD = "networks."  # before the name of a weight of a fold's network
 
 
-def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: FittedClassifier) -> None:
-    """Write the constructor's arguments, except functions, and the result of `fit`.
+class Savable:
+    """An estimator that is saved and loaded; its class is to be registered with the store."""
 
-    Arguments that were changed since, such that `load` would fail, are refused.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file without pickle (JSON and safetensors), whole or not at all.
+
+        Functions and splitters are not written: pass a `metric` or a `network` that is not a name
+        to `load` again. A model of another library is refused, as are those of scikit-learn that
+        cannot be checked when they are opened.
+        """
+        check_is_fitted(self)
+        archive.save(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
+        """Open what `save` wrote; `arguments` of the constructor replace the saved ones.
+
+        The file need not be trusted: what does not fit together is refused.
+
+        Examples:
+            With your own network and device: `load("model", network=my_network, device="cpu")`.
+        """
+        return archive.load(path, cls.__name__, **arguments)
+
+
+def saved_arguments(estimator: Any) -> dict[str, Any]:
+    """The constructor's arguments without functions and splitters, and the names of functions.
+
+    `load` asks for functions again, except for `on_epoch`.
     """
+    arguments = estimator.get_params(deep=False)
+    arguments.pop("on_epoch", None)
+    if not isinstance(arguments.get("cv"), Integral | str | None):
+        del arguments["cv"]
+    functions = [name for name, value in arguments.items() if callable(value)]
+    plain = {name: value for name, value in arguments.items() if name not in functions}
+    return {"arguments": plain, "functions": functions}
+
+
+def all_arguments(owner: str, state: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The saved arguments, of which `given` replace some."""
+    for name in state["functions"]:
+        if name not in given:
+            allowed, cure = "be given: functions are not saved", f"load(path, {name}=...)"
+            raise StoreError(complaint(f"{owner}.load", name, allowed, "none", cure))
+    return dict(state["arguments"]) | given
+
+
+def set_columns(estimator: Any, features: Features) -> None:
+    """Set the attributes of scikit-learn about the columns."""
+    estimator.n_features_in_ = len(features.given)
+    if features.named:
+        estimator.feature_names_in_ = np.array(features.given, dtype=object)
+
+
+def check_saved(arguments: dict[str, Any], fitted: FittedClassifier) -> None:
+    """Refuse arguments that were changed since `fit`, such that `load` would fail."""
     check_arguments(arguments)
     oriented(arguments["metric"], arguments["pos_label"], fitted.classes)
     got, kind, cure = arguments["network"], fitted.kind, "Set it back, or fit again."
     require(got == kind, f"{OWNER}.save", "network", f"be that of fit, {kind!r}", repr(got), cure)
-    functions = [name for name, value in arguments.items() if callable(value)]
-    saved = {name: as_json(arguments[name]) for name in arguments if name not in functions}
-    about = {"estimator": OWNER, "version": VERSION, "arguments": saved, "functions": functions}
-    checkpoint.save(path, about | fitted.state_dict())
 
 
-def load(
-    path: str | os.PathLike[str], given: dict[str, Any], known: Iterable[str]
-) -> tuple[dict[str, Any], FittedClassifier]:
-    """The constructor's arguments, of which `given` replace the saved ones, and the state.
-
-    Args:
-        path: what `save` wrote. It need not be trusted: no size in it is believed.
-        given: arguments of the constructor.
-        known: the names of all its arguments.
-    """
-    tree = checkpoint.load(path)
-    if tree.get("estimator") != OWNER:
-        raise CheckpointError(f"{os.fspath(path)} holds no {OWNER}: was it written by save?")
-    if tree.get("version", 1) != VERSION:
-        got, cure = tree.get("version", 1), "Load it with the version of evalign that wrote it."
-        text = f"{os.fspath(path)} holds an {OWNER} of format {got}, this is {VERSION}. {cure}"
-        raise CheckpointError(text)
-    with reading(path):
-        functions, arguments = list(tree["functions"]), dict(tree["arguments"])
-        if isinstance(arguments["class_weight"], list):
-            arguments["class_weight"] = dict(arguments["class_weight"])
-        unknown = sorted({*functions, *arguments} - {*known})
-        require(not unknown, "state", "arguments", f"be those of {OWNER}", unknown)
-    for name in functions:
-        allowed, cure = "be given: functions are not saved", f"load(path, {name}=...)"
-        found = name in given or name == "on_epoch"
-        require(found, f"{OWNER}.load", name, allowed, "none", cure)
-    arguments |= given
-    kind: Any = arguments.get("network")
-    with reading(path):
-        dropout, classes = chosen(arguments).dropout, np.array(tree["classes"])
-        metric = oriented(arguments["metric"], arguments.get("pos_label"), classes)
-        scaler = (QuantileNormal if kind == "auto" else Standardizer).from_state_dict(
-            tree["scaler"]
-        )
-        sizes = _sizes(tree, scaler.n_features, kind, dropout)
-        many = dict(tree["rule"]).get("task") == "multilabel"
-    about = {**sizes, "dropout": dropout, "seed": tree["seed"], "multilabel": many}
-    network = build(kind, scaler, len(classes), **about)
-    with reading(path):
-        own = None if isinstance(metric, str) else metric
-        fitted = FittedClassifier.from_state_dict(tree, scaler, network, kind, own)
-    fitted.network.to(find_device(arguments["device"]))
-    return arguments, fitted
+def rebuilt(state: dict[str, Any], arguments: dict[str, Any]) -> FittedClassifier:
+    """The result of `fit` from an untrusted `FittedClassifier.state_dict`."""
+    kind: Any = arguments["network"]
+    scaling = QuantileNormal if kind == "auto" else Standardizer
+    types = {"features": Features, "scaler": scaling, "rule": DecisionRule, "classes": np.ndarray}
+    for name, wanted in types.items():
+        got = type(state[name])
+        require(got is wanted, "state", name, f"be {wanted.__name__}", got.__name__)
+    scaler, rule, classes, seed = (state[name] for name in ("scaler", "rule", "classes", "seed"))
+    ok = classes.ndim == 1 and 1 < len(classes) == len(rule.gain)
+    ok = ok and np.array_equal(np.unique(classes), classes)
+    require(ok, "state", "classes", f"be sorted and {len(rule.gain)}", classes[:3].tolist())
+    ok = type(seed) is int and 0 <= seed < 2**32
+    require(ok, "state", "seed", "be a whole number below 2³²", repr(seed))
+    about = {"dropout": chosen(arguments).dropout, "seed": seed}
+    about["multilabel"] = rule.task == "multilabel"
+    network = build(kind, scaler, len(classes), **about, **_sizes(state, kind, about["dropout"]))
+    try:
+        network.load_state_dict(state["network"])
+    except RuntimeError as error:
+        raise StoreError(f"The saved weights belong to another network: {error}") from None
+    metric = oriented(arguments["metric"], arguments["pos_label"], classes)
+    return FittedClassifier(
+        network.eval().to(find_device(arguments["device"])),
+        scaler,
+        rule if isinstance(metric, str) else replace(rule, metric=metric),
+        classes,
+        state["features"],
+        list(state["history"]),
+        seed,
+        kind,
+    )
 
 
-def _sizes(tree: dict[str, Any], features: int, kind: Any, dropout: float) -> dict[str, Any]:
+def _sizes(state: dict[str, Any], kind: Any, dropout: float) -> dict[str, Any]:
     """The size and the number of the networks, read off the tensors in the file.
 
     A number alone could ask for a network larger than any memory.
     """
-    width, classes = Features.from_state_dict(tree["features"]).width, len(tree["classes"])
-    weights = tree["network"]
-    require(classes > 1, "state", "classes", "be two or more", classes)
+    features, width = state["scaler"].n_features, state["features"].width
+    weights, classes = state["network"], len(state["classes"])
     allowed = f"be those of the tensors, {features}"
     require(features == width, "state", "features", allowed, width)
-    seed = tree["seed"]
-    ok = type(seed) is int and 0 <= seed < 2**32
-    require(ok, "state", "seed", "be a whole number below 2³²", repr(seed))
     known = callable(kind) or kind in NAMES
     require(known, "state", "network", f"be one of {', '.join(NAMES)} or a function", repr(kind))
     size = Size(0, 0)
@@ -122,28 +159,3 @@ def _sizes(tree: dict[str, Any], features: int, kind: Any, dropout: float) -> di
     allowed = f"be those of {width} features and {classes} classes"
     require(got == needed, "state", "network", allowed, "weights of other sizes")
     return {"size": size, "folds": folds}
-
-
-FOLD = "networks."  # before the name of a weight of a fold's network
-
-
-@contextmanager
-def reading(path: str | os.PathLike[str], owner: str = OWNER) -> Iterator[None]:
-    """Turn errors into those of a folder that the owner's `save` did not write."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (OSError, EOFError, zipfile.BadZipFile, *WRONG_TREE) as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        text = f"{os.fspath(path)} is not as {owner}.save writes it: {why[:300]}"
-        raise CheckpointError(text) from error
-
-
-def as_json(value: Any) -> Any:
-    """An argument as JSON can hold it."""
-    if isinstance(value, dict):  # pairs, because the keys may be numbers
-        return [[as_json(key), as_json(item)] for key, item in value.items()]
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None
-    return value.item() if isinstance(value, np.generic) else value

@@ -19,8 +19,8 @@ from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionRule
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import classes_second, logits_of
+from evalign.store import archive
 from evalign.training import TemperatureAnnealing
-from evalign.training.checkpoint import load, recovered, save
 
 try:
     # From where they are made: by `from transformers` a type checker reads every model there is.
@@ -262,7 +262,7 @@ class AlignedTrainer(Trainer):
         if self.args.should_save:
             tree = {name: part.state_dict() for name, part in self._stateful().items()}
             self._evaluation.save_rule(tree)
-            save(Path(output_dir) / "evalign", tree)
+            archive.save(Path(output_dir) / "evalign", tree)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -276,9 +276,9 @@ class AlignedTrainer(Trainer):
     def _load_own(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        folder = recovered(Path(checkpoint) / "evalign")
+        path = Path(checkpoint) / "evalign"
         # A plain Trainer's has none, nor has one with save_only_model: the loss stays as it is.
-        tree = load(folder) if folder.exists() else {}
+        tree = archive.load(path, archive.CHECKPOINT) if path.exists() else {}
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])

@@ -3,12 +3,12 @@
 1. `files`: a CSV, Parquet or Excel file becomes a pandas frame.
 2. `values`: the columns of a frame (pandas, polars, Arrow) or of an array become typed values.
 3. `kinds`: each column is a number, boolean, category or date, or is left out.
-4. `columns`: what is learnt of a column, such as its levels, and how it becomes numbers.
+4. `columns`: what is learned about a column, such as its levels, and how it becomes numbers.
 5. `features`: all columns become one matrix. `Features.matrix` is where a CSV becomes numbers.
 
-Beside them, `labels` reads the y of an estimator, `classes` the label column of a file, and
-`warnings` holds all warnings about data. Imports `evalign.core` alone; only `files` and `classes`
-need pandas, which `import evalign` does not load.
+`labels` reads the y of an estimator and the label column of a file, and `warnings` holds all
+warnings about data. Imports only `evalign.core`. Only `files` needs pandas, which `import evalign`
+does not load.
 """
 
 from evalign.tables.features import Features, FrameEncoder

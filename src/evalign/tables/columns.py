@@ -1,11 +1,11 @@
-"""What is learnt of a column: how its values become numbers and flags of 0 and 1.
+"""What is learned about a column, and how its values become numbers and flags of 0 and 1.
 
-Each class is plain data. `write` fills the column's part of a matrix of zeros: its numbers and its
-flags, which `number_names` and `flag_names` describe.
+Each class is plain data. `write` fills the column's part of a matrix of zeros: its numbers, named
+by `number_names`, and its flags, named by `flag_names`.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,31 +14,41 @@ from evalign.core.checks import require
 from evalign.tables.values import ColumnValues
 
 RARE = 10  # rows; levels with fewer share a flag
-LEVELS = 100  # flags of a category, at most; the rarest levels share one
+LEVELS = 100  # most flags of a category; the rarest levels share one
 DAY = 86_400_000_000  # microseconds
 PARTS = ("days", "year", "month", "weekday", "hour")
 
 
 @dataclass(frozen=True)
-class NumberColumn:
-    """Numbers. A gap becomes the median, and is flagged if training had gaps."""
+class _Flagged:
+    """A column that gets a flag for gaps if training had any (`gaps`)."""
 
-    kind: ClassVar[str] = "number"
     name: str
-    fill: float
     gaps: bool
-
-    @classmethod
-    def learn(cls, name: str, column: ColumnValues) -> "NumberColumn":
-        return cls(name, _median(column.values), bool(column.gaps.any()))
 
     @property
     def number_names(self) -> list[str]:
-        return [self.name]
+        return []
 
     @property
     def flag_names(self) -> list[str]:
         return [_missing(self.name)] if self.gaps else []
+
+
+@dataclass(frozen=True)
+class NumberColumn(_Flagged):
+    """Numbers. A gap becomes the median, `fill`."""
+
+    kind: ClassVar[str] = "number"
+    fill: float
+
+    @classmethod
+    def learn(cls, name: str, column: ColumnValues) -> "NumberColumn":
+        return cls(name, bool(column.gaps.any()), _median(column.values))
+
+    @property
+    def number_names(self) -> list[str]:
+        return [self.name]
 
     def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
         gaps = column.gaps
@@ -47,13 +57,10 @@ class NumberColumn:
 
 
 @dataclass(frozen=True)
-class BooleanColumn:
-    """Booleans: a flag, and one for gaps if training had any."""
+class BooleanColumn(_Flagged):
+    """Booleans: one flag."""
 
     kind: ClassVar[str] = "boolean"
-    number_names: ClassVar[list[str]] = []
-    name: str
-    gaps: bool
 
     @classmethod
     def learn(cls, name: str, column: ColumnValues) -> "BooleanColumn":
@@ -61,7 +68,7 @@ class BooleanColumn:
 
     @property
     def flag_names(self) -> list[str]:
-        return [self.name, _missing(self.name)] if self.gaps else [self.name]
+        return [self.name, *super().flag_names]
 
     def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
         flags[:, 0] = column.values == 1
@@ -69,11 +76,44 @@ class BooleanColumn:
 
 
 @dataclass(frozen=True)
+class DateColumn(_Flagged):
+    """Dates in UTC: the days since 1970 and the calendar parts that vary.
+
+    Args:
+        name: name of the column.
+        gaps: whether training had gaps.
+        parts: some of `PARTS`.
+        fill: the median of each.
+    """
+
+    kind: ClassVar[str] = "date"
+    parts: tuple[str, ...]
+    fill: tuple[float, ...]
+
+    @classmethod
+    def learn(cls, name: str, column: ColumnValues) -> "DateColumn":
+        present = ~column.gaps
+        found = calendar(column.values[present].astype(np.int64))
+        fill = {part: _median(found[part]) for part in PARTS if np.ptp(found[part]) > 0}
+        return cls(name, not present.all(), tuple(fill), tuple(fill.values()))
+
+    @property
+    def number_names(self) -> list[str]:
+        return [f"{self.name}: {part}" for part in self.parts]
+
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        found, gaps = calendar(column.values.astype(np.int64)), column.gaps
+        for place, (part, fill) in enumerate(zip(self.parts, self.fill, strict=True)):
+            numbers[:, place] = np.where(gaps, fill, found[part])
+        flags[:] = gaps[:, None]
+
+
+@dataclass(frozen=True)
 class CategoryColumn:
     """Categories: a flag for each level. A gap is a level; rare and unseen levels share a flag.
 
     Args:
-        name: of the column.
+        name: name of the column.
         levels: levels with their own flag, sorted; None is the gap.
         rare: levels that share a flag.
     """
@@ -102,13 +142,13 @@ class CategoryColumn:
 
     @property
     def codes(self) -> dict[str | None, int]:
-        """The index of each level's flag."""
+        """The position of each level's flag."""
         places = {level: place for place, level in enumerate(self.levels)}
         return places | dict.fromkeys(self.rare, len(self.levels))
 
     @property
     def other(self) -> int:
-        """The index of the flag of unseen levels: that of rare ones, or −1 for none."""
+        """The position of the flag of unseen levels: the one of rare levels, or −1 for none."""
         return len(self.levels) if self.rare else -1
 
     def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
@@ -118,50 +158,9 @@ class CategoryColumn:
         rows = np.flatnonzero(places >= 0)
         flags[rows, places[rows]] = 1
 
-    def unseen(self, column: ColumnValues) -> np.ndarray:
-        """Mask of the rows whose level training did not have, except for gaps."""
-        seen = {None, *self.codes}
-        return np.fromiter((x not in seen for x in column.values), bool, len(column.values))
-
-
-@dataclass(frozen=True)
-class DateColumn:
-    """Dates: the days since 1970 and the calendar parts that vary, in UTC, and a flag for gaps.
-
-    Args:
-        name: of the column.
-        parts: some of `PARTS`.
-        fill: the median of each.
-        gaps: whether training had gaps.
-    """
-
-    kind: ClassVar[str] = "date"
-    name: str
-    parts: tuple[str, ...]
-    fill: tuple[float, ...]
-    gaps: bool
-
-    @classmethod
-    def learn(cls, name: str, column: ColumnValues) -> "DateColumn":
-        present = ~column.gaps
-        found = calendar(column.values[present].astype(np.int64))
-        differ = {part: found[part] for part in PARTS if np.ptp(found[part]) > 0}
-        fill = tuple(_median(values) for values in differ.values())
-        return cls(name, tuple(differ), fill, not present.all())
-
-    @property
-    def number_names(self) -> list[str]:
-        return [f"{self.name}: {part}" for part in self.parts]
-
-    @property
-    def flag_names(self) -> list[str]:
-        return [_missing(self.name)] if self.gaps else []
-
-    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
-        found, gaps = calendar(column.values.astype(np.int64)), column.gaps
-        for place, (part, fill) in enumerate(zip(self.parts, self.fill, strict=True)):
-            numbers[:, place] = np.where(gaps, fill, found[part])
-        flags[:] = gaps[:, None]
+    def has_unseen(self, column: ColumnValues) -> bool:
+        """Whether some level was not in training, except for gaps."""
+        return not {None, *self.codes}.issuperset(column.values)
 
 
 LearntColumn = NumberColumn | BooleanColumn | CategoryColumn | DateColumn
@@ -171,14 +170,14 @@ KINDS: dict[str, type[LearntColumn]] = {
 
 
 def calendar(time: Any) -> dict[str, Any]:
-    """The parts of dates given as integer microseconds since 1970, in numpy or torch.
+    """The `PARTS` of dates in integer microseconds since 1970, in numpy or torch.
 
     Days since 1970 with their fraction, the year, the month from 1, the weekday from 0 for Monday,
     and the hour with its fraction. Integer arithmetic, in the Gregorian calendar.
     """
     day = time // DAY
-    # Count from the 1st of March of the year 0: a leap day is then the last of its year, and 400
-    # years have always the same number of days.
+    # Count from the 1st of March of the year 0: a leap day is then the last day of its year, and
+    # 400 years always have the same number of days.
     shifted = day + 719_468
     era = shifted // 146_097
     of_era = shifted - era * 146_097
@@ -195,28 +194,21 @@ def calendar(time: Any) -> dict[str, Any]:
     }
 
 
-def state_of(column: LearntColumn) -> dict[str, Any]:
-    """Plain values, as JSON holds them."""
-    return {"kind": column.kind, **asdict(column)}
-
-
 def column_from(state: dict[str, Any]) -> LearntColumn:
-    """Rebuild a column from untrusted plain values, as `state_of` gives them."""
+    """Rebuild a column from untrusted plain values, as `Features.state_dict` returns them."""
     state = {key: tuple(v) if isinstance(v, list) else v for key, v in state.items()}
     column = KINDS[state.pop("kind")](**state)
-    ok = isinstance(column.name, str)
+    ok = isinstance(column.name, str) and type(getattr(column, "gaps", False)) is bool
     match column:
-        case NumberColumn(fill=fill, gaps=gaps):
-            ok = ok and _all_finite((fill,)) and type(gaps) is bool
-        case BooleanColumn(gaps=gaps):
-            ok = ok and type(gaps) is bool
+        case NumberColumn(fill=fill):
+            ok = ok and _all_finite((fill,))
         case CategoryColumn(levels=levels, rare=rare):
             known = (*levels, *rare)
             texts = all(level is None or isinstance(level, str) for level in known)
             ok = ok and texts and len(set(known)) == len(known) and len(levels) <= LEVELS
-        case DateColumn(parts=parts, fill=fill, gaps=gaps):
+        case DateColumn(parts=parts, fill=fill):
             ok = ok and set(parts) <= set(PARTS) and len(set(parts)) == len(parts) == len(fill)
-            ok = ok and _all_finite(fill) and type(gaps) is bool
+            ok = ok and _all_finite(fill)
     require(ok, "state", "features", "be columns as fit learns them", repr(column)[:100])
     return column
 

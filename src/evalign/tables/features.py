@@ -1,36 +1,36 @@
 """From typed columns to the matrix that a model takes: `Features` and `FrameEncoder`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.tables.columns import (
     KINDS,
     CategoryColumn,
     LearntColumn,
     NumberColumn,
     column_from,
-    state_of,
 )
-from evalign.tables.kinds import LEFT_OUT, as_kind
-from evalign.tables.values import PLURAL, ColumnValues, TypedTable, read_table
+from evalign.tables.kinds import as_kind
+from evalign.tables.values import ColumnValues, TypedTable, read_table
 from evalign.tables.warnings import warn_of_left_out, warn_of_stand_in, warn_of_unseen
 
-# Numbers are read in the precision they come in. A sparse matrix has no gaps.
+PLURAL = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "categories"}
+# Numbers keep their precision.
 READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 Given = TypedTable | np.ndarray | Any  # the last is a sparse matrix
 
 
 @dataclass(frozen=True)
 class Features:
-    """What is learnt of the columns of a table.
+    """What is learned about the columns of a table.
 
     Their matrix begins with `numbers` columns of numbers, with gaps filled by the median of the
     training rows. The other columns are flags of 0 and 1: levels of categories, booleans, and
@@ -39,9 +39,8 @@ class Features:
     Args:
         given: names of all columns, in order; x0, x1, ... for an array.
         named: whether these names are the table's own.
-        columns: what is learnt of each column, without those that are left out.
-        left_out: why a column is left out, by its name: "constant", "id", "empty" or "text", whose
-            values hardly repeat.
+        columns: what is learned about each column that is used.
+        left_out: why a column is left out, by its name.
     """
 
     given: tuple[str, ...]
@@ -51,27 +50,25 @@ class Features:
 
     @classmethod
     def learn(cls, owner: str, X: Given, *, warn: bool = True) -> "Features":
-        """Learn from rows that `read` gave. Errors name the `owner`."""
+        """Learn from rows that `read` returned. Errors name the `owner`."""
         names = X.names if isinstance(X, TypedTable) else None
         width = len(X.columns) if isinstance(X, TypedTable) else X.shape[1]
         given = tuple(names or (f"x{i}" for i in range(width)))
         if sparse.issparse(X):  # has no gaps
-            learnt = {name: NumberColumn(name, 0.0, False) for name in given}
+            learnt = {name: NumberColumn(name, gaps=False, fill=0.0) for name in given}
         else:
             learnt = dict(zip(given, _learnt(given, _as_table(X), warn), strict=True))
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
-        if not columns:
-            why = ", ".join(f"{name!r} ({LEFT_OUT[why]})" for name, why in left_out.items())
-            allowed, got = "hold a column to learn from", f"none: {why or 'it has no columns'}"
-            raise ValueError(complaint(owner, "X", allowed, got))
+        why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
+        require(len(columns) > 0, owner, "X", "hold a column to learn from", f"none: {why}")
         if warn and not (isinstance(X, TypedTable) and X.judged):
             warn_of_left_out(left_out)
         return cls(given, names is not None, columns, left_out)
 
     @property
     def numbers(self) -> int:
-        """How many columns of the matrix are numbers. They come first."""
+        """The number of the matrix's columns that hold numbers. They come first."""
         return sum(len(column.number_names) for column in self.columns)
 
     @property
@@ -86,41 +83,39 @@ class Features:
         return len(self.names)
 
     def matrix(self, owner: str, X: Given, *, warn: bool = False) -> Any:
-        """The matrix of rows that `read` gave, which may be their own, and sparse if they are.
+        """The matrix of rows that `read` returned: the rows themselves if there is nothing to do.
 
-        With `warn`, categories that training did not have are warned of.
+        With `warn`, there is a warning about categories that training did not have.
         """
         plain = all(isinstance(c, NumberColumn) and not c.gaps for c in self.columns)
-        plain = plain and not self.left_out and not isinstance(X, TypedTable)
-        if plain and not _has_gaps(X):
+        plain = plain and not self.left_out
+        full = not isinstance(X, TypedTable) and (sparse.issparse(X) or not np.isnan(X).any())
+        if plain and full:
             return X
-        rows = X.rows if isinstance(X, TypedTable) else X.shape[0]
-        matrix = np.zeros((rows, self.width))
+        matrix = np.zeros((_num_samples(X), self.width))
         warn = warn and not (isinstance(X, TypedTable) and X.judged)
         number, flag, unseen = 0, self.numbers, []
         for learnt, column in self.matched(owner, X):
             after, last = number + len(learnt.number_names), flag + len(learnt.flag_names)
             learnt.write(column, matrix[:, number:after], matrix[:, flag:last])
             number, flag = after, last
-            if warn and isinstance(learnt, CategoryColumn) and learnt.unseen(column).any():
+            if warn and isinstance(learnt, CategoryColumn) and learnt.has_unseen(column):
                 unseen.append(learnt.name)
         warn_of_unseen(unseen)
         return matrix
 
     def judged(self, owner: str, X: TypedTable) -> TypedTable:
-        """The columns that are learnt from, each of the kind that was learnt."""
-        pairs = list(self.matched(owner, X))
-        names = [learnt.name for learnt, _ in pairs] if self.named else None
-        return TypedTable(names, [column for _, column in pairs], X.rows, judged=True)
+        """The columns that are used, each as the kind that `fit` found."""
+        names = [column.name for column in self.columns] if self.named else None
+        return TypedTable(names, [column for _, column in self.matched(owner, X)], judged=True)
 
     def matched(self, owner: str, X: Given) -> Iterator[tuple[LearntColumn, ColumnValues]]:
-        """What was learnt of each column with its values, or an error that says what differs."""
+        """Each learned column with its values in X, as the kind that `fit` found."""
         table = _as_table(X)
         names = table.names if self.named and table.names is not None else self.given
         columns = dict(zip(names, table.columns, strict=False))
-        wanted = [column.name for column in self.columns]
-        wrong = [f"no column {name!r}" for name in wanted if name not in columns]
-        wrong += [f"another, {name!r}" for name in names if name not in self.given]
+        wrong = [f"no column {c.name!r}" for c in self.columns if c.name not in columns]
+        wrong += [f"another column {name!r}" for name in names if name not in self.given]
         pairs = []
         for learnt in self.columns:
             if learnt.name in columns:
@@ -138,13 +133,13 @@ class Features:
         return {
             "given": list(self.given),
             "named": self.named,
-            "columns": [state_of(column) for column in self.columns],
+            "columns": [{"kind": c.kind, **asdict(c)} for c in self.columns],
             "left_out": self.left_out,
         }
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> "Features":
-        """Rebuild from untrusted plain values, as `state_dict` gives them."""
+        """Rebuild from untrusted plain values, as `state_dict` returns them."""
         features = cls(
             given=tuple(state["given"]),
             named=state["named"],
@@ -167,7 +162,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     matrix, stays as it is.
 
     Attributes:
-        features_: the `Features` that were learnt. The first `features_.numbers` columns of the
+        features_: what was learned about the columns. The first `features_.numbers` columns of the
             matrix are numbers, the others flags of 0 and 1.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -207,28 +202,27 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     """Check the rows of X and type their columns; `reset` makes them the estimator's columns.
 
-    A numeric array may hold NaN. An infinity is refused.
+    A numeric array may hold NaN, but no infinity; a sparse matrix neither.
     """
     owner = type(estimator).__name__
     table = read_table(owner, X)
     if table is None:
         finite = True if sparse.issparse(X) else "allow-nan"
         return validate_data(estimator, X, reset=reset, ensure_all_finite=finite, **READ)
-    check_array(np.zeros((table.rows, 1)), estimator=owner)  # complains of no rows
+    check_array(np.zeros((len(table), min(1, len(table.columns)))), estimator=owner)  # not empty
     if reset:
         validate_data(estimator, X, skip_check_array=True)
         fitted: Any = estimator
         fitted.n_features_in_ = len(table.columns)
         if isinstance(X, TypedTable) and table.names is not None:
             fitted.feature_names_in_ = np.array(table.names, dtype=object)
-        return table
-    if table.names is None or getattr(estimator, "feature_names_in_", None) is None:
+    elif table.names is None or getattr(estimator, "feature_names_in_", None) is None:
         validate_data(estimator, X, reset=False, skip_check_array=True)  # compares the widths
     return table
 
 
 def _learnt(names: tuple[str, ...], table: TypedTable, warn: bool) -> Iterator[LearntColumn | str]:
-    """What is learnt of each column, or why it is left out."""
+    """What is learned about each column, or why it is left out."""
     for name, column in zip(names, table.columns, strict=True):
         if table.judged:  # a fold or an array, of which only empty columns are left out
             yield "empty" if column.gaps.all() else KINDS[column.kind].learn(name, column)
@@ -244,19 +238,14 @@ def _as_table(X: Any) -> TypedTable:
     if isinstance(X, TypedTable):
         return X
     dense = X.toarray() if sparse.issparse(X) else X
-    columns = [ColumnValues("number", values) for values in dense.T]
-    return TypedTable(None, columns, len(dense), judged=True)
-
-
-def _has_gaps(X: Any) -> bool:
-    return not sparse.issparse(X) and bool(np.isnan(X).any())
+    return TypedTable(None, [ColumnValues("number", values) for values in dense.T], judged=True)
 
 
 def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
-    """Say how a column differs from that of `fit`."""
-    was, now = PLURAL[learnt.kind], PLURAL.get(column.kind, "text")
+    """Say how a column differs from the one of `fit`."""
+    now = PLURAL.get(column.kind, "text")
     if column.kind == "text":
         rows = np.flatnonzero(~column.gaps)[:, None]
         row = next(i for i in rows if column.take(i).converted(learnt.kind) is None).item()
         now = f"text ({column.values[row][:40]!r} in row {row + 1}; the first is 1)"
-    return f"column {learnt.name!r} held {was} in fit and holds {now}"
+    return f"{now} in column {learnt.name!r}, which held {PLURAL[learnt.kind]} in fit"

@@ -4,6 +4,7 @@ import gzip
 import warnings
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from csv import QUOTE_ALL
@@ -17,27 +18,25 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pandas.errors import ParserWarning
 
+from evalign.core.errors import InputError
 from evalign.core.text import installing, listed, nearest
 from evalign.tables.values import NUMBER
 
-BLOCK_CELLS = 2**19  # at a time
+EXCEL = ".xlsx"
+BLOCK_CELLS = 2**19  # cells read at a time
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, pa.ArrowException, zlib.error)
 UNREADABLE += (ParserWarning, zipfile.BadZipFile)
 
 
-class TableError(ValueError):
-    """A file that is not a table, or lacks a column."""
-
-
 @dataclass(frozen=True)
 class Reading:
-    """How to read a file, beyond what its name says.
+    """How to read a file.
 
     Args:
         sep: separator of a CSV; by default a comma, or a tab in a .tsv.
-        encoding: of a CSV.
-        decimal: mark in the numbers of a CSV.
-        missing: cells of any file that are gaps, besides those that pandas knows.
+        encoding: encoding of a CSV.
+        decimal: decimal mark of a CSV.
+        missing: cells of any file that are gaps, besides the marks that pandas knows.
         dates: strptime format; columns of text in any file whose cells all match become dates.
     """
 
@@ -56,44 +55,48 @@ class TableFile:
         reading: how to read it.
 
     Attributes:
-        names: of its columns.
+        names: names of its columns.
     """
 
     def __init__(self, path: Path, reading: Reading | None = None) -> None:
         self.path, self.reading = path, reading or Reading()
         with self._reading():
             if is_parquet(path):
-                self.names: list[str] = list(parquet.read_schema(path).names)
-            else:
-                self.names = [str(name) for name in self._pandas(nrows=0).columns]
+                about = parquet.read_metadata(path)
+                header, rows = about.schema.to_arrow_schema().names, about.num_rows
+            else:  # the header as a row of cells, because pandas renames columns that share a name
+                top = self._pandas(header=None, nrows=2, dtype=str, na_filter=False)
+                header, rows = [cell for row in top[:1].to_numpy() for cell in row], len(top) - 1
+        if rows < 1:
+            raise InputError(f"{self} holds no rows. Give a table with one row or more.")
+        if twice := [name for name, count in Counter(header).items() if name and count > 1]:
+            got = f"Got {listed(twice)} twice. Rename or remove the others."
+            raise InputError(f"{self} must name each column once. {got}")
+        self.names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]  # as pandas
 
     def __str__(self) -> str:
         return str(self.path)
 
     def read(self, text: Collection[str] = ()) -> pd.DataFrame:
-        """All rows. Columns named in `text` are not made numbers or dates."""
+        """Read all rows. Columns named in `text` stay text."""
         with self._reading():
             if is_parquet(self.path):
                 frame = self._without_missing(pd.read_parquet(self.path))
             else:
                 frame = self._pandas(dtype=dict.fromkeys(text, str))
-        self.check_rows(len(frame))
         return self._dated(frame, [name for name in frame.columns if name not in text])
 
     def blocks(
         self, text: Collection[str] = (), dates: Collection[str] = ()
     ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-        """All rows in blocks, each typed, and as the file holds it: of a CSV as text.
+        """Read all rows in blocks, each typed and as the file holds it (a CSV holds text).
 
-        A block must not decide what its columns are, so those that are text or dates are named.
+        A block must not decide the kinds of its columns, so those of text and dates are named.
         """
-        count = 0
         with self._reading():
             for frame, raw in self._pairs(dict.fromkeys([*text, *dates], str)):
                 if len(frame):
                     yield self._dated(frame, dates), raw
-                    count += len(frame)
-        self.check_rows(count)
 
     def _pairs(self, text: dict[str, type]) -> Iterator[tuple[Any, Any]]:
         size = max(512, BLOCK_CELLS // max(1, len(self.names)))
@@ -101,10 +104,10 @@ class TableFile:
             with parquet.ParquetFile(self.path, pre_buffer=False) as file:
                 for batch in file.iter_batches(size):
                     table = pa.Table.from_batches([batch]).replace_schema_metadata()
-                    # Arrow's types keep whole numbers with gaps what they are.
+                    # Arrow's types keep whole numbers with gaps as they are.
                     raw = table.to_pandas(types_mapper=pd.ArrowDtype)
                     yield self._without_missing(table.to_pandas()), raw
-        elif is_excel(self.path):
+        elif self.path.suffix.lower() == EXCEL:
             yield (frame := self._pandas(dtype=text)), frame
         else:
             plain: dict[str, Any] = {"dtype": str, "na_filter": False, "na_values": None}
@@ -112,26 +115,20 @@ class TableFile:
             with typed, self._pandas(**plain, chunksize=size) as raw:
                 yield from zip(typed, raw, strict=True)
 
-    def check_rows(self, count: int) -> None:
-        """Refuse a table without rows."""
-        if not count:
-            raise TableError(f"{self} holds no rows. Give a table with one row or more.")
-
-    def need(self, names: Iterable[str], option: str = "") -> None:
-        """Refuse a table that lacks a column, perhaps one that an option names."""
+    def need(self, names: Iterable[str]) -> None:
+        """Refuse a table that lacks a column."""
         missing = [name for name in names if name not in self.names]
         if missing:
-            what = f"{option}: {self}" if option else str(self)
             cure = nearest(missing[0], self.names) or f"It has {listed(self.names)}."
             if len(self.names) == 1:
-                cure += " If its columns are separated by another mark, pass --sep."
-            raise TableError(f"{what} has no column {listed(missing)}. {cure}")
+                cure += " If another mark separates its columns, pass --sep."
+            raise InputError(f"{self} has no column {listed(missing)}. {cure}")
 
     def _pandas(self, **options: Any) -> Any:
         """Read a CSV or a workbook. A row with more cells than the header is an error."""
         given: dict[str, Any] = {"na_values": list(self.reading.missing), "index_col": False}
         given |= options
-        if is_excel(self.path):
+        if self.path.suffix.lower() == EXCEL:
             given["index_col"] = None
             return pd.read_excel(self.path, **given)
         sep = self.reading.sep or separator_of(self.path)
@@ -158,24 +155,25 @@ class TableFile:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        """Raise one error for whatever keeps a file from being read."""
         try:
             yield
-        except TableError:
+        except InputError:
             raise
         except ImportError as error:
             cure = f"{installing('.[excel]')}; or save it as .csv."
-            raise TableError(f"{self} cannot be read: {error}. {cure}") from error
-        except UnicodeDecodeError as error:
-            why = f"it is not {error.encoding}. Name its encoding, such as --encoding cp1252."
-            raise TableError(f"{self} cannot be read: {why}") from error
+            raise InputError(f"{self} cannot be read: {error}. {cure}") from error
         except UNREADABLE as error:
-            text = getattr(error, "strerror", None) or " ".join(str(error).split())
-            raise TableError(f"{self} cannot be read: {text.rstrip('.')}.") from error
+            why = getattr(error, "strerror", None) or " ".join(str(error).split())
+            why = why.removeprefix("Error tokenizing data. C error: ").rstrip(".")
+            allowed = "be a table of the type its name says, with no row longer than the header"
+            cure = "For a CSV, see --sep, --encoding (such as utf-16 or cp1252) and --decimal."
+            raise InputError(f"{self} must {allowed}. Got: {why}. {cure}") from error
 
 
 @contextmanager
 def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Give a function that appends a block of rows to `path`, in the format of the `name`."""
+    """Yield a function that appends a block of rows to `path`, in the format of the `name`."""
     open_text: Any = gzip.open if name.suffix.lower() == ".gz" else open
     how: Any = {"sep": separator_of(name), "index": False, "lineterminator": "\n"}
     with ExitStack() as opened:
@@ -191,10 +189,9 @@ def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
                 file.write_table(table.cast(file.schema))
                 return
             if first:
-                file = open_text(path, "wt", encoding="utf-8", newline="")
-                opened.enter_context(file)
+                file = opened.enter_context(open_text(path, "wt", encoding="utf-8", newline=""))
             text = block.to_csv(header=first, **how)
-            if "\r" in text:  # has no quotes until Python 3.13, and ends a row
+            if "\r" in text:  # ends a row, but is not quoted until Python 3.13
                 text = block.to_csv(header=first, quoting=QUOTE_ALL, **how)
             file.write(text)
 
@@ -204,36 +201,31 @@ def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
 def numbers_in(
     column: Any, source: object, allowed: str, low: float, high: float, row: int = 1
 ) -> np.ndarray:
-    """The numbers of a column. Refuse a cell outside of low and high; `row` numbers the first."""
+    """The numbers of a column, each within low and high. `row` is the number of the first row."""
     numbers = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
     wrong = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
     if wrong.any():
         first = int(wrong.argmax())
         got = f"Got {str(column.iloc[first])!r} in row {row + first}."
-        raise TableError(f"Column {column.name!r} of {source} must hold {allowed}. {got}")
+        raise InputError(f"Column {column.name!r} of {source} must hold {allowed}. {got}")
     return numbers
 
 
 def check_size(path: Path, most: int) -> None:
-    """Refuse a Parquet file that its metadata says is larger in memory.
+    """Refuse a Parquet file that takes more memory, by its metadata.
 
-    A column of equal values takes no room in the file, so every cell counts eight bytes too.
+    A column of equal values takes no room in the file, so every cell counts as eight bytes, too.
     """
     about = parquet.read_metadata(path)
-    groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    size = sum(8 * group.num_rows * about.num_columns + group.total_byte_size for group in groups)
-    if size > most:
-        raise TableError(f"{path} holds {size:,} bytes, more than {most:,}.")
+    stored = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    if (size := stored + 8 * about.num_rows * about.num_columns) > most:
+        raise InputError(f"{path} holds {size:,} bytes, more than {most:,}.")
 
 
 def separator_of(path: Path) -> str:
-    """The separator that the name of a file stands for."""
+    """The separator of a CSV, by its name."""
     return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
 
 
 def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
-
-
-def is_excel(path: Path) -> bool:
-    return path.suffix.lower() == ".xlsx"

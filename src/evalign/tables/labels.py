@@ -1,14 +1,19 @@
-"""Labels as an estimator is given them: one per row or, if multilabel, 0 and 1 of shape (N, L)."""
+"""Labels: the y of an estimator, and the classes of a label column (`Labels`).
+
+The y of an estimator holds one label per row or, if multilabel, 0 and 1 of shape (N, L).
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from evalign.core.checks import complaint, refuse_masked, require
-from evalign.core.text import counted
-from evalign.tables.values import gaps_of_objects
+from evalign.core.errors import InputError
+from evalign.core.text import counted, listed, nearest
+from evalign.tables.values import gaps_of_objects, level_text
 
 SHOWN = 5  # labels in a text
 
@@ -88,3 +93,86 @@ def check_names(owner: str, given: Sequence[Any] | None, known: Sequence[Any] | 
 def present(y: np.ndarray) -> np.ndarray:
     """The classes, or the numbers of the labels, that some row has."""
     return np.unique(y) if y.ndim == 1 else np.flatnonzero(y.any(0))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of a label column, in the order of their codes. Of two, the last is positive.
+
+    Args:
+        column: name of the label column.
+        values: all strings, or all whole numbers.
+    """
+
+    column: str
+    values: tuple[str | int, ...]
+
+    @classmethod
+    def of(cls, frame: Any, column: str, positive: str | None, source: object) -> "Labels":
+        """The classes of a table, sorted (as numbers if all are numbers), with `positive` last."""
+        what = f"Column {column!r} of {source}"
+        names, counts = np.unique(_texts(frame[column], what), return_counts=True)
+        values: list[Any] = [*_sorted(names.tolist())]
+        if len(names) == 1:
+            raise InputError(f"{what} must hold two classes or more. Got {names[0]!r} alone.")
+        if counts.min() == 1:
+            allowed = "two rows or more of each class"
+            cure = "Merge rare classes, or make ranges of numbers."
+            got = f"Got one row of {listed(names[counts == 1].tolist(), 3)}"
+            raise InputError(f"{what} must hold {allowed}. {got}. {cure}")
+        if positive is not None:
+            if len(values) != 2 or positive not in names:
+                allowed, cure = f"be one of two classes of {column!r}", nearest(positive, names)
+                got = f"Got {positive!r}; the classes are {listed(names.tolist(), 3)}."
+                raise InputError(f"--positive must {allowed}. {got} {cure}".rstrip())
+            values.sort(key=lambda value: str(value) == positive)
+        return cls(column, tuple(values))
+
+    def extended(self, names: list[str]) -> "Labels":
+        """These classes and others that have no row in the table."""
+        return replace(self, values=tuple(_sorted([*self.names, *names]))) if names else self
+
+    @property
+    def names(self) -> list[str]:
+        return [str(value) for value in self.values]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The classes as estimators take them."""
+        return np.array(self.values)
+
+    @property
+    def positive(self) -> str | int | None:
+        """The positive class of two."""
+        return self.values[-1] if len(self.values) == 2 else None
+
+    def encode(self, frame: Any, source: object, column: str | None = None) -> np.ndarray:
+        """The code of each row's label, in the label column or another one."""
+        what = f"Column {column or self.column!r} of {source}"
+        texts = _texts(frame[column or self.column], what)
+        place = {name: code for code, name in enumerate(self.names)}
+        codes = np.array([place.get(text, -1) for text in texts])
+        if (codes < 0).any():
+            new = listed(sorted(set(texts[codes < 0])), 3)
+            known = f"It knows {listed(self.names)}. Write them alike, or remove the rows."
+            raise InputError(f"{what} holds labels that training never saw: {new}. {known}")
+        return codes
+
+
+def _texts(column: Any, what: str) -> np.ndarray:
+    """Labels as text. Refuse a row without one."""
+    missing = np.flatnonzero(column.isna())
+    if len(missing):
+        which = f"{counted(len(missing))}, the first of them row {missing[0] + 1}"
+        cure = "Fill them in, or remove these rows (NA, None and the like are gaps)."
+        raise InputError(f"{what} has no label in {which}. {cure}")
+    return np.array([level_text(value) for value in column.tolist()], dtype=object)
+
+
+def _sorted(texts: list[str]) -> Sequence[str | int]:
+    """Sort classes, as numbers where that loses nothing: "007" stays text."""
+    try:
+        numbers = sorted(int(text) for text in texts)
+    except ValueError:
+        return sorted(texts)
+    return numbers if {str(number) for number in numbers} == set(texts) else sorted(texts)

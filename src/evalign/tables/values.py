@@ -1,4 +1,4 @@
-"""Columns as typed values, from pandas, polars, Arrow or an array."""
+"""Typed columns, read from a frame of pandas, polars or Arrow, or from an array."""
 
 import re
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import complaint, refuse_masked
 
-# A day or a time of ISO 8601.
+# A date of ISO 8601, perhaps with a time.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-ALLOWED = "hold numbers, text, booleans or dates, one in a cell"
-PLURAL = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "categories"}
+TIME = "datetime64[us]"
+DTYPES = {"number": np.float64, "boolean": np.float64, "category": object, "date": TIME}
 PANDAS_GAPS = ("NAType", "NaTType")  # without importing pandas
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -27,9 +27,9 @@ class ColumnValues(NamedTuple):
     """One column of a table.
 
     Args:
-        kind: "number", "boolean", "text", "category" (text that was declared one) or "date".
+        kind: "number", "boolean", "text", "category" (text declared as such) or "date".
         values: float64 with NaN for a gap (a boolean is 0 or 1), str with None for a gap, or
-            datetime64[us] in UTC with NaT for one.
+            datetime64[us] in UTC with NaT for a gap.
     """
 
     kind: str
@@ -42,29 +42,31 @@ class ColumnValues(NamedTuple):
             return np.isnan(self.values)
         return np.isnat(self.values) if self.kind == "date" else self.values == None  # noqa: E711
 
+    @property
+    def present(self) -> list[Any]:
+        """The values without gaps: floats, bools, texts or datetimes."""
+        found = self.values[~self.gaps]
+        return (found == 1 if self.kind == "boolean" else found).tolist()
+
     def take(self, rows: np.ndarray) -> "ColumnValues":
         return self._replace(values=self.values[rows])
 
     def converted(self, kind: str) -> "ColumnValues | None":
-        """The same values as another kind; None where some of them are not of that kind."""
-        if kind == self.kind or (kind, self.kind) in {("category", "text"), ("number", "boolean")}:
-            return self._replace(kind=kind)
+        """The same values as another kind; None if some of them are not of that kind."""
         gaps = self.gaps
+        match self.kind, kind:
+            case ("text", "category") | ("boolean", "number"):
+                return self._replace(kind=kind)
+            case "text", "number":
+                numbers = parsed_numbers(self.values)
+                return None if np.isinf(numbers).any() else ColumnValues(kind, numbers)
+            case "text", "date":
+                return parsed_dates(self.values)
+            case (("number" | "boolean"), "category"):
+                return ColumnValues(kind, _spread(map(level_text, self.present), gaps))
         if gaps.all():
-            return ColumnValues(kind, np.full(len(gaps), GAP[kind]))
-        if kind == "category" and self.kind in ("number", "boolean"):
-            present = self.values[~gaps] if self.kind == "number" else self.values[~gaps] == 1
-            return ColumnValues("category", spread(map(level_text, present.tolist()), gaps))
-        parse = {"number": parsed_numbers, "date": parsed_dates}.get(kind)
-        return parse(self.values) if parse and self.kind == "text" else None
-
-
-GAP: dict[str, Any] = {
-    "number": np.nan,
-    "boolean": np.nan,
-    "category": None,
-    "date": np.datetime64("NaT", "us"),
-}
+            return ColumnValues(kind, np.full(len(gaps), None).astype(DTYPES[kind]))
+        return self if kind == self.kind else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,24 +74,21 @@ class TypedTable:
     """Typed columns.
 
     Args:
-        names: of the columns; None for an array.
+        names: names of the columns; None for an array.
         columns: their values.
-        rows: number of rows.
-        judged: the kinds are final, as those of a table whose rows are split into folds.
+        judged: whether the kinds are final, as for the folds of a table.
     """
 
     names: list[str] | None
     columns: list[ColumnValues]
-    rows: int
     judged: bool = False
 
     def __len__(self) -> int:
-        return self.rows
+        return len(self.columns[0].values) if self.columns else 0
 
     def take(self, rows: np.ndarray) -> "TypedTable":
-        """Some of the rows, by a mask or by their numbers."""
-        columns = [column.take(rows) for column in self.columns]
-        return replace(self, columns=columns, rows=len(np.arange(self.rows)[rows]))
+        """Some of the rows, by a mask or by their positions."""
+        return replace(self, columns=[column.take(rows) for column in self.columns])
 
 
 def read_table(owner: str, X: Any) -> TypedTable | None:
@@ -106,31 +105,28 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
         raise TypeError(complaint(owner, "X", allowed, "a LazyFrame", cure))
     if isinstance(frame, nw.DataFrame):
         named = all(isinstance(name, str) for name in frame.columns)
-        names = [name if named else str(name) for name in frame.columns]
-        given = zip(names, frame.iter_columns(), strict=True)
-        columns = [_of_series(owner, name, series) for name, series in given]
-        return TypedTable(names if named else None, columns, len(frame))
+        columns = [_of_series(owner, series) for series in frame.iter_columns()]
+        return TypedTable(list(frame.columns) if named else None, columns)
     cells = _cells(X)
     if cells is None:
         return None
     columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
-    return TypedTable(None, columns, len(cells))
+    return TypedTable(None, columns)
 
 
 def take_rows(X: Any, rows: np.ndarray) -> Any:
-    """Some rows of whatever an estimator takes, by their numbers."""
+    """Some rows of whatever an estimator takes, by their positions."""
     return X.take(rows) if isinstance(X, TypedTable) else _safe_indexing(X, rows)
 
 
-def parsed_numbers(texts: np.ndarray) -> ColumnValues | None:
-    """Numbers of texts; None if one of them is not a number, or overflows."""
+def parsed_numbers(texts: np.ndarray) -> np.ndarray:
+    """Parse numbers: NaN for a gap, an infinity for any text that is not a finite number."""
     numbers = {text: float(text) for text in set(texts) if text and NUMBER.fullmatch(text)}
-    values = np.array([np.nan if text is None else numbers.get(text, np.inf) for text in texts])
-    return None if np.isinf(values).any() else ColumnValues("number", values)
+    return np.array([np.nan if text is None else numbers.get(text, np.inf) for text in texts])
 
 
 def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
-    """Dates of ISO texts; None if one of them is not a date."""
+    """Parse ISO dates; None if one of the texts is not a date."""
     stripped = [None if text is None else text.strip() for text in texts]
     if not all(text is None or DATE.fullmatch(text) for text in stripped):
         return None
@@ -152,17 +148,19 @@ def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
 
 
 def within_float32(matrix: np.ndarray) -> np.ndarray:
-    """Clip to the range of float32: scikit-learn's trees refuse numbers beyond it."""
+    """Clip to the range of float32, because scikit-learn's trees refuse numbers beyond it."""
     return matrix.clip(-FLOAT32_MAX, FLOAT32_MAX)
 
 
-def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
-    kind = series.dtype
+def level_text(value: Any) -> str:
+    """A level as text. Gaps turn whole numbers into floats, so 1.0 is "1"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _of_series(owner: str, series: Any) -> ColumnValues:
+    kind, name = series.dtype, str(series.name)
     if kind.is_numeric():
-        # Arrow refuses to cast an integer that float64 rounds, and numpy has none of 128 bits.
-        short = kind in (nw.Int64, nw.UInt64)
-        numbers = series.to_numpy() if short else series.cast(nw.Float64).to_numpy()
-        return _finite(owner, name, numbers.astype(np.float64, copy=False))
+        return _finite(owner, name, series.to_numpy().astype(np.float64, copy=False))
     if kind == nw.Boolean:
         return ColumnValues("boolean", series.cast(nw.Float64).to_numpy())
     if kind.is_nested() or kind in (nw.Duration, nw.Time, nw.Binary):
@@ -170,9 +168,9 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     gaps = series.is_null().to_numpy()
-    if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
+    if kind in (nw.Categorical, nw.Enum):  # gaps among them would turn whole numbers into floats
         levels = series.drop_nulls().to_numpy().tolist()
-        return _of_texts(spread(map(level_text, levels), gaps))._replace(kind="category")
+        return _of_texts(_spread(map(level_text, levels), gaps))._replace(kind="category")
     return _of_array(owner, name, series.to_numpy(), gaps)
 
 
@@ -183,7 +181,7 @@ def _of_array(
         kind = "boolean" if cells.dtype.kind == "b" else "number"
         return _finite(owner, name, cells.astype(np.float64))._replace(kind=kind)
     if cells.dtype.kind == "M":
-        return ColumnValues("date", cells.astype("datetime64[us]"))
+        return ColumnValues("date", cells.astype(TIME))
     if cells.dtype.kind == "U":  # in which numpy writes a gap as "nan"
         cells = np.where(cells == "nan", np.array(None, dtype=object), cells)
     if cells.dtype.kind != "O":
@@ -194,15 +192,15 @@ def _of_array(
     if None in kinds:
         raise _refusal(owner, name, ", ".join(sorted({type(value).__name__ for value in present})))
     if kinds and kinds <= {"number", "boolean"}:
-        numbers = spread(map(float, present), gaps).astype(np.float64)
+        numbers = _spread(map(float, present), gaps).astype(np.float64)
         kind = "number" if "number" in kinds else "boolean"
         return _finite(owner, name, numbers)._replace(kind=kind)
     if kinds == {"date"}:
-        return _of_dates(spread(present, gaps))
-    return _of_texts(spread(map(str, present), gaps))
+        return _of_dates(_spread(present, gaps))
+    return _of_texts(_spread(map(str, present), gaps))
 
 
-def spread(present: Iterable[Any], gaps: np.ndarray) -> np.ndarray:
+def _spread(present: Iterable[Any], gaps: np.ndarray) -> np.ndarray:
     """Objects in the rows without a gap, and None in the others."""
     values = np.full(len(gaps), None, dtype=object)
     values[~gaps] = list(present)
@@ -210,7 +208,7 @@ def spread(present: Iterable[Any], gaps: np.ndarray) -> np.ndarray:
 
 
 def _of_texts(values: np.ndarray) -> ColumnValues:
-    """Text, in which a blank cell is a gap."""
+    """Text. A blank cell is a gap."""
     values[[text is None or not text.strip() for text in values]] = None
     return ColumnValues("text", values)
 
@@ -224,7 +222,7 @@ def _of_dates(dates: Iterable[Any]) -> ColumnValues:
             return value
         return np.datetime64(value.replace(tzinfo=None), "us") - np.timedelta64(offset, "us")
 
-    return ColumnValues("date", np.array([in_utc(value) for value in dates], "datetime64[us]"))
+    return ColumnValues("date", np.array([in_utc(value) for value in dates], TIME))
 
 
 def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
@@ -246,9 +244,8 @@ def _cells(X: Any) -> np.ndarray | None:
         return None
     if cells.dtype != object:
         return cells if cells.dtype.kind in "UM" else None
-    kinds = {type(cell) for cell in cells.flat}
-    numeric = all(_kind_of(kind) not in ("text", "date", "gap") for kind in kinds)
-    return None if numeric else cells
+    kinds = {_kind_of(kind) for kind in {type(cell) for cell in cells.flat}}
+    return cells if kinds & {"text", "date", "gap"} else None
 
 
 def _kind_of(kind: type) -> str | None:
@@ -263,11 +260,7 @@ def _kind_of(kind: type) -> str | None:
     return "date" if issubclass(kind, date | np.datetime64) else None
 
 
-def level_text(value: Any) -> str:
-    """A level as text. A gap makes floats of whole numbers, so 1.0 is "1"."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _refusal(owner: str, name: str, got: str) -> TypeError:
-    cure = "Make columns of such types, or drop it."
-    return TypeError(complaint(owner, "X", ALLOWED, f"{got} in column {name!r}", cure))
+    allowed = "hold numbers, text, booleans or dates, one in a cell"
+    cure = "Convert the column to one of these, or drop it."
+    return TypeError(complaint(owner, "X", allowed, f"{got} in column {name!r}", cure))

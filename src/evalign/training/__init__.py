@@ -3,19 +3,17 @@
 Read `loop` first. `early_stopping` knows the best epoch and when to stop, `averaging` averages
 weights, `annealing` cools a loss, and `split` makes parts without leaks. `run` is the state that
 `checkpoint` saves, and `configuration` tells whether a resumed call is the same. `advice` warns if
-a run goes wrong. May import `core`, `decisions` and `losses`.
+a run goes wrong. May import `core`, `store`, `decisions` and `losses`.
 """
 
 from evalign.training.advice import TrainingWarning
 from evalign.training.annealing import TemperatureAnnealing
-from evalign.training.checkpoint import CheckpointError
 from evalign.training.loop import fit
 from evalign.training.run import History
 from evalign.training.settings import Settings
 from evalign.training.split import holdout_split, three_way_split
 
 __all__ = [
-    "CheckpointError",
     "History",
     "Settings",
     "TemperatureAnnealing",

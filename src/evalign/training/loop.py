@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,11 +15,12 @@ from torch.utils.data import DataLoader
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.store import archive
 from evalign.training.advice import TrainingWarning, batch_advice, new_advice
 from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
 from evalign.training.averaging import offsets_of, set_offsets
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
-from evalign.training.checkpoint import Saver, load, recovered
+from evalign.training.checkpoint import Saver
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.run import History, TrainingRun
 from evalign.training.settings import Settings
@@ -66,7 +68,7 @@ def fit(
         undecayed: the parameters of the network without weight decay.
         on_epoch: called with each record of the history. Its changes to the loss or the network
             are part of the checkpoint.
-        checkpoint: folder to save to after the first epoch, then every `checkpoint_every`
+        checkpoint: file to save to after the first epoch, then every `checkpoint_every`
             seconds, at the end and, as of the last whole epoch, on Ctrl-C or an error.
         checkpoint_every: seconds; 0 saves after every epoch.
         resume: continue from `checkpoint` if it exists. All other arguments must be as before: a
@@ -136,8 +138,8 @@ def fit(
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for name in run.generators.keys() - {"loader"}:  # that one belongs to the caller
             run.generators[name].manual_seed(settings.seed)
-        if resume and checkpoint is not None and recovered(checkpoint).exists():
-            run.load_state_dict(load(checkpoint))
+        if resume and checkpoint is not None and Path(checkpoint).exists():
+            run.load_state_dict(archive.load(checkpoint, archive.CHECKPOINT))
         saver = Saver(checkpoint, checkpoint_every)
         if in_memory and not history and (text := batch_advice(loss, data[1], settings.batch_size)):
             warnings.warn(text, TrainingWarning, stacklevel=2)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from evalign.store.files import StoreError
+from evalign.training.annealing import part_with_temperature
 from evalign.training.averaging import average_network, offsets_of
 from evalign.training.batches import Data
-from evalign.training.checkpoint import WRONG_TREE, CheckpointError
 from evalign.training.configuration import checksum, configuration
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.settings import Settings
@@ -55,6 +56,7 @@ class TrainingRun:
         """Describe the call before the first step, to compare with when the run is resumed."""
         annealing = self.stopping.annealing
         cooled = {} if annealing is None else annealing.settings
+        sharp = part_with_temperature(self.loss) if annealing is None else None
         named = [*self.network.named_parameters()]
         undecayed = {*self.optimizer.param_groups[1]["params"]}
         rows = [part for part in data if not isinstance(part, DataLoader)]  # too long to read
@@ -67,6 +69,8 @@ class TrainingRun:
             **configuration("score", score),
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
+            # An annealing lowers the temperature that was asked for, which is its `start`.
+            "loss.temperature": sharp and sharp.temperature.item(),
             **configuration("network", self.network),
             # The optimizer identifies parameters by position, which these two determine.
             "undecayed": [name for name, p in named if p in undecayed],
@@ -101,11 +105,11 @@ class TrainingRun:
         """Restore the state exactly, or say how this call differs from the saved one."""
         try:
             self._load(state)
-        except CheckpointError:
+        except StoreError:
             raise
-        except WRONG_TREE as error:
+        except Exception as error:
             text = f"The checkpoint does not hold this run: {type(error).__name__}: {error}"
-            raise CheckpointError(text) from error
+            raise StoreError(text) from error
 
     def _load(self, state: dict[str, Any]) -> None:
         now, then = asdict(self.settings) | self.call, state["call"]
@@ -113,7 +117,7 @@ class TrainingRun:
             if now.get(name) != then.get(name):
                 got = f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
                 cure = "Resume with the same call, or delete the checkpoint to start afresh."
-                raise CheckpointError(f"The checkpoint belongs to another run: {got}. {cure}")
+                raise StoreError(f"The checkpoint belongs to another run: {got}. {cure}")
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         slots = {int(k): v for k, v in state["optimizer"].items()}

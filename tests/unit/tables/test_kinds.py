@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evalign.tables import DataWarning, FrameEncoder, overview
-from evalign.tables.kinds import as_kind
+from evalign.tables.kinds import UNREPEATED, as_kind
 from evalign.tables.values import read_table
 
 ROWS = 40
@@ -29,10 +29,10 @@ KINDS = {
     "ISO times": ([f"2024-01-01T{i % 24:02}:30Z" for i in range(ROWS)], "date"),
     "other dates": ([f"{1 + i % 9:02}/01/2024" for i in range(ROWS)], "category"),
     "a date type": (pd.date_range("2024-01-01", periods=ROWS, freq="31h"), "date"),
-    "counts rows": (np.arange(ROWS), "id"),
-    "sorted whole numbers": (np.arange(ROWS) ** 2, "id"),
-    "text that differs": ([f"u{i}" for i in range(ROWS)], "text"),
-    "text that hardly repeats": ([f"note {i // 2 * (i % 3)}" for i in range(ROWS)], "text"),
+    "counts rows": (np.arange(ROWS), "looks like an id"),
+    "sorted whole numbers": (np.arange(ROWS) ** 2, "looks like an id"),
+    "text that differs": ([f"u{i}" for i in range(ROWS)], UNREPEATED),
+    "text that hardly repeats": ([f"note {i // 2 * (i % 3)}" for i in range(ROWS)], UNREPEATED),
     "sparse flags": (pd.arrays.SparseArray([True, False] * (ROWS // 2)), "boolean"),
     "constant": (["NL"] * ROWS, "constant"),
     "nothing": ([None] * ROWS, "empty"),
@@ -65,7 +65,7 @@ def test_cells_that_are_not_numbers_are_named(cell):
     cells = [*NUMBERS]
     cells[6] = cells[20] = cell
     said = (
-        rf"Column 'charge' must hold numbers alone.* Got '{cell.replace('$', '[$]')}' in row 7 "
+        rf"Column 'charge' must hold numbers only.* Got '{cell.replace('$', '[$]')}' in row 7 "
         r"\(the first is 1\) and in 1 other\. .*--missing.*na_values.*--drop 'charge'"
     )
     for table in (pd.DataFrame({"charge": cells}), pl.DataFrame({"charge": cells})):

@@ -241,12 +241,11 @@ class ClassMetric(NamedMetric):
         return constant(labels, c.tp, dtype=torch.int64)
 
     def _check_binary(self, c: Confusion) -> None:
-        kind = "labels" if c.multilabel else "classes"
-        allowed = f'be "macro", "micro" or "weighted" for {c.num_classes} {kind}'
-        cure = f'Use average="macro", by name "{self.stem}_macro"'
+        got = f"{c.num_classes} {'labels' if c.multilabel else 'classes'}"
+        cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted"
         cure += "; if dimension 1 holds no labels, logits.unsqueeze(1)." if c.multilabel else "."
         binary = c.num_classes == 2 and not c.multilabel
-        require(binary, type(self).__name__, "average", allowed, '"binary"', cure)
+        require(binary, self.stem, "classes", "be two", got, cure)
 
 
 class MatrixMetric(NamedMetric):

@@ -9,9 +9,9 @@ from rich.table import Table
 from typer import Argument, Option
 
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import replacing
 from evalign.cli.options import Json, Quiet
 from evalign.cli.terminal import Terminal, terminal
+from evalign.store.files import replacing
 from evalign_study import catalog
 from evalign_study.cli.progress import bar, cluster
 from evalign_study.pipeline.execute import ExecutionError
