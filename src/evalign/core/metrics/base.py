@@ -206,8 +206,9 @@ class ClassMetric(NamedMetric):
             # The total by shares: else a trace of mass would bring all true negatives of a class.
             total = (counted * c.total).sum(0, keepdim=True)
             counted = counted != 0
-            pooled = [(counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual)]
-            return self.score(Confusion(*pooled, total, multilabel=True))[0]
+            pooled = ((counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual))
+            tp, predicted, actual = pooled
+            return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
         score = self.score(c)
         if self.nan_if_undefined:
             undefined = score.isnan() & ~(c.tp + c.predicted).isnan()  # NaN logits stay visible
