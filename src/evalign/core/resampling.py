@@ -97,7 +97,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray:
-    """How often each kind of unit is drawn, (size, kinds), in as many draws as units."""
+    """Draw as many units as there are, `size` times: counts of each kind, (size, kinds)."""
     units = times.sum()
     if len(times) < units:
         return rng.multinomial(units, times / units, size=size)

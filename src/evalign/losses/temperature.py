@@ -1,7 +1,4 @@
-"""The temperature of a loss that has a soft step.
-
-It is a buffer of the loss itself, so that it is saved and moved with it.
-"""
+"""The temperature of a loss with a soft step: a buffer, saved and moved with the loss."""
 
 import torch
 
