@@ -106,11 +106,7 @@ def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray
 
 
 def _values(
-    metric: Metric,
-    cells: np.ndarray,
-    y: np.ndarray,
-    predicted: np.ndarray,
-    classes: int,
+    metric: Metric, cells: np.ndarray, y: np.ndarray, predicted: np.ndarray, classes: int
 ) -> np.ndarray:
     """The metric of each resample, given the mass of its cells (resamples, cells)."""
 
