@@ -442,7 +442,7 @@ FULL = {
         lambda: Confusion.from_predictions(logits(4), LABELS),
         TypeError,
         "predictions of Confusion.from_predictions must be integer labels. Got torch.float32. "
-        "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long().",
+        "Pass labels, e.g. logits.argmax(1) or target.long().",
     ),
     "matrix that is not square": (
         lambda: Confusion.from_matrix(torch.ones(2, 3)),

@@ -1,4 +1,4 @@
-"""The form of every error, and the rule for when values may be read."""
+"""Error messages, checks of single arguments, and when values may be read."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -60,14 +60,14 @@ def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure
 
 
 def refuse_masked(owner: str, argument: str, values: object) -> None:
-    """Refuse masked cells of numpy: what is behind the mask would be taken for a value."""
+    """Refuse masked numpy cells, whose hidden values would be taken for data."""
     number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
     cure = "Fill them, or leave these rows out."
     require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
 
 
 def check_ignored(owner: str, ignore_index: int) -> None:
-    """Check that what marks labels to leave out is not a label itself, where they are 0 and 1."""
+    """Check that `ignore_index` is not itself a label, where labels are 0 and 1."""
     allowed = "be neither 0 nor 1 for a float or multilabel target, which holds them"
     cure = "Mark what to leave out by another value, such as -100."
     require(ignore_index not in (0, 1), owner, "ignore_index", allowed, ignore_index, cure)
@@ -94,7 +94,7 @@ def thresholds_tensor(owner: str, argument: str, value: float | Sequence[float] 
 
 
 def numbers(value: object) -> Tensor:
-    """A float64 copy on the CPU, where it can be read; empty if the value does not hold numbers."""
+    """A float64 copy on the CPU; empty if the value does not hold numbers."""
     if isinstance(value, np.ndarray):  # torch takes neither steps backwards nor swapped bytes
         value = None if np.ma.is_masked(value) else native(value)
     try:
@@ -104,5 +104,5 @@ def numbers(value: object) -> Tensor:
 
 
 def native(array: np.ndarray) -> np.ndarray:
-    """A copy that torch can take: forwards in memory, with the bytes in this machine's order."""
+    """A copy that torch accepts: with positive strides, in native byte order."""
     return np.array(array, dtype=array.dtype.newbyteorder("="))

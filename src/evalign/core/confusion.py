@@ -287,13 +287,10 @@ def _as_indices(
 ) -> tuple[Tensor, Tensor, int]:
     """Flat class indices, 0 where ignored, and the number of classes: by default, those seen."""
     owner, ignored = "Confusion.from_predictions", target == ignore_index
-    cures = {
-        "target": "Use target.long().",
-        "predictions": "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long().",
-    }
     flat = {}
-    for (name, cure), labels in zip(cures.items(), (target, predictions), strict=True):
+    for name, labels in {"target": target, "predictions": predictions}.items():
         if labels.is_floating_point():
+            cure = "Pass labels, e.g. logits.argmax(1) or target.long()."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         flat[name] = labels.long().masked_fill(ignored, 0).flatten()
     source = "num_classes"

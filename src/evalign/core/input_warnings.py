@@ -1,7 +1,6 @@
-"""Warnings about ambiguous input: read in one way, probably meant in another.
+"""Warnings about input that is valid but ambiguous, and how to write each meaning.
 
-The task follows from shapes and dtypes alone, so none of this is an error. Each warning says what
-to write for each meaning.
+The task follows from shapes and dtypes alone, so none of this is an error.
 """
 
 import sys

@@ -37,10 +37,7 @@ def binary(
 
 
 def multiclass(
-    logits: Tensor,
-    *,
-    temperature: float | Tensor = 0.2,
-    heaviside: Heaviside = "linear",
+    logits: Tensor, *, temperature: float | Tensor = 0.2, heaviside: Heaviside = "linear"
 ) -> Tensor:
     """EAST eq. 3–5 for logits (R, C): H at the dynamic threshold, normalised to sum to 1.
 

@@ -97,7 +97,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray:
-    """How often each kind of unit is drawn, (size, kinds), in as many draws as units."""
+    """Draw as many units as there are, `size` times: counts of each kind, (size, kinds)."""
     units = times.sum()
     if len(times) < units:
         return rng.multinomial(units, times / units, size=size)
@@ -106,11 +106,7 @@ def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray
 
 
 def _values(
-    metric: Metric,
-    cells: np.ndarray,
-    y: np.ndarray,
-    predicted: np.ndarray,
-    classes: int,
+    metric: Metric, cells: np.ndarray, y: np.ndarray, predicted: np.ndarray, classes: int
 ) -> np.ndarray:
     """The metric of each resample, given the mass of its cells (resamples, cells)."""
 

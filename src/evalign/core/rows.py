@@ -152,9 +152,8 @@ def _check_values(owner: str, rows: GivenRows, declared: bool) -> None:
 
 
 def check_task(owner: str, task: str | None) -> None:
-    if task is not None and task not in get_args(Task):
-        allowed = 'be "binary", "multiclass", "multilabel" or None (inferred from the shapes)'
-        raise ValueError(complaint(owner, "task", allowed, repr(task)))
+    allowed = 'be "binary", "multiclass", "multilabel" or None (inferred from the shapes)'
+    require(task in (None, *get_args(Task)), owner, "task", allowed, repr(task))
 
 
 def infer_task(logits: Tensor, target: Tensor) -> Task:

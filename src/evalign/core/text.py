@@ -1,4 +1,4 @@
-"""Text that a terminal or a page can show as it is. Imports nothing slow."""
+"""Helpers for messages: escaping, plurals, lists, suggestions. Imports nothing slow."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""The text with control characters, but those to keep, written out.
+    r"""Escape control characters, except those in `keep`.
 
-    A name in a table may hold a terminal's commands, which would be obeyed when it is printed.
+    A name in a table may hold terminal commands, which would run when it is printed.
 
     Examples:
         >>> visible("red\x1b[31m")
@@ -28,7 +28,7 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def installing(what: str) -> str:
-    """The cure for a package that is missing, as the README tells the installation.
+    """How to install a missing package, in the words of the README.
 
     Examples:
         >>> print(installing(".[cli]"))
@@ -38,7 +38,7 @@ def installing(what: str) -> str:
 
 
 def counted(number: int, thing: str = "row") -> str:
-    """Write a number of things.
+    """A number and its noun, in the plural where it needs one.
 
     Examples:
         >>> counted(1), counted(2000)
@@ -54,7 +54,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """The cure for a misspelt name: the known name that is most like it, or "" if none is close.
+    """A suggestion for a misspelt name: the closest known one, or "" if none is close.
 
     Examples:
         >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])

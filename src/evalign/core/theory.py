@@ -133,14 +133,14 @@ def linear_lipschitz(threshold: float, *, delta: float = 0.2) -> float:
         >>> linear_lipschitz(0.5)
         1.2
     """
-    _check_threshold("linear_lipschitz", threshold)
+    require(0 < threshold < 1, "linear_lipschitz", "threshold", "lie between 0 and 1", threshold)
     require(0 < delta < 0.5, "linear_lipschitz", "delta", "lie between 0 and 0.5", delta)
     return _steepest(threshold, height=delta, inner=0.5, outer=0.5)
 
 
 def tempered_lipschitz(threshold: float, *, temperature: float = 0.2) -> float:
     """The steepest slope of `heaviside.tempered` in p; at T = 0.2 BtG's constant at δ = 0.2."""
-    _check_threshold("tempered_lipschitz", threshold)
+    require(0 < threshold < 1, "tempered_lipschitz", "threshold", "lie between 0 and 1", threshold)
     check_temperature("tempered_lipschitz", temperature)
     inner, outer = _shares(temperature)
     return _steepest(threshold, height=temperature, inner=inner, outer=outer)
@@ -185,10 +185,6 @@ def _log_term(owner: str, num_classes: int, failure: float) -> float:
     require(num_classes >= 2, owner, "num_classes", "be at least 2", num_classes)
     require(0 < failure < 1, owner, "failure", "lie between 0 and 1", failure)
     return math.log(2 * num_classes**2 / failure)
-
-
-def _check_threshold(owner: str, threshold: float) -> None:
-    require(0 < threshold < 1, owner, "threshold", "lie between 0 and 1", threshold)
 
 
 def _shares(temperature: float) -> tuple[float, float]:

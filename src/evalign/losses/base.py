@@ -1,4 +1,4 @@
-"""The base classes of losses: rows in, one scalar out, and for most of them sums in between."""
+"""The base classes of losses: from rows to a scalar, for most of them by way of sums."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -43,11 +43,7 @@ class Loss(nn.Module, ABC):
     """
 
     def __init__(
-        self,
-        *,
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        self, *, task: Task | None = None, ignore_index: int = -100, class_dim: int | None = None
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -132,10 +128,7 @@ class Loss(nn.Module, ABC):
         return ", ".join(f"{name}={_text(getattr(self, name))}" for name in kept)
 
     def _check_precision(self) -> None:
-        """Check that the buffers were not cast to half precision, in which counts stop growing.
-
-        FSDP casts all buffers at once, without calling `_apply`.
-        """
+        """Check that FSDP has not cast buffers to half precision, in which counts stop growing."""
         # By torch's own dictionary: `buffers` would take as long as a kernel in every call.
         kinds = (buffer.dtype for buffer in self._buffers.values() if buffer is not None)
         got = next((kind for kind in kinds if kind.is_floating_point), None)

@@ -75,11 +75,7 @@ class SoftFBetaLoss(AdditiveLoss):
     """
 
     def __init__(
-        self,
-        beta: float = 1.0,
-        *,
-        average: Average = "binary",
-        **rows: Unpack[RowSettings],
+        self, beta: float = 1.0, *, average: Average = "binary", **rows: Unpack[RowSettings]
     ) -> None:
         super().__init__(**rows)
         require(average is not None, "SoftFBetaLoss", "average", "not be None", average)

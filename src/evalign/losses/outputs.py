@@ -1,4 +1,4 @@
-"""What the models of Hugging Face return, as logits for a loss.
+"""Read logits from the outputs of Hugging Face models.
 
 Their Trainer calls a loss as `loss(output, labels, num_items_in_batch=...)`. By their convention
 the classes of tokens (N, T, C) come last, those of pixels (N, C, h, w) do not, and the logits of
@@ -41,7 +41,7 @@ def classes_second(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def share_of_step(labels: Tensor, num_items: Tensor | int | None) -> Tensor:
-    """The part of a step's labels that these are, by which Trainer expects a loss to be scaled.
+    """These labels as a share of the step's, by which Trainer expects a loss to be scaled.
 
     It adds up what micro-batches return, and multiplies by the number of processes.
     """

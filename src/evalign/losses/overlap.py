@@ -24,12 +24,7 @@ class DiceLoss(AdditiveLoss):
         rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
-    def __init__(
-        self,
-        *,
-        ranks: Ranks = "all",
-        **rows: Unpack[RowSettings],
-    ) -> None:
+    def __init__(self, *, ranks: Ranks = "all", **rows: Unpack[RowSettings]) -> None:
         super().__init__(**rows)
         self.over_ranks = RankSum(ranks, "DiceLoss")
 
@@ -62,13 +57,7 @@ class SigmoidF1Loss(Loss):
         rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
-    def __init__(
-        self,
-        *,
-        beta: float = 1.0,
-        eta: float = 0.0,
-        **rows: Unpack[RowSettings],
-    ) -> None:
+    def __init__(self, *, beta: float = 1.0, eta: float = 0.0, **rows: Unpack[RowSettings]) -> None:
         super().__init__(**rows)
         require(0 < beta < math.inf, "SigmoidF1Loss", "beta", "be positive and finite", beta)
         require(math.isfinite(eta), "SigmoidF1Loss", "eta", "be finite", eta)

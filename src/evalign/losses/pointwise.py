@@ -21,10 +21,7 @@ class ClassWeightedLoss(MeanLoss):
     class_weight: Tensor | None
 
     def __init__(
-        self,
-        *,
-        class_weight: Sequence[float] | Tensor | None = None,
-        **rows: Unpack[RowSettings],
+        self, *, class_weight: Sequence[float] | Tensor | None = None, **rows: Unpack[RowSettings]
     ) -> None:
         super().__init__(**rows)
         if class_weight is not None:

@@ -1,14 +1,27 @@
 """Lower the temperature of a loss when the validation score stops improving (EAST 4.3)."""
 
 import math
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
-from torch import nn
+from torch import Tensor, nn
 
 from evalign.core.checks import check_temperature, require
-from evalign.losses.temperature import HasTemperature, has_temperature
 
 SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
+
+
+class HasTemperature(Protocol):
+    """A loss whose step can be made sharper, such as `MetricLoss`."""
+
+    @property
+    def temperature(self) -> Tensor: ...
+
+    def set_temperature(self, temperature: float) -> None: ...
+
+
+def has_temperature(loss: object) -> TypeGuard[HasTemperature]:
+    """Whether a loss has a temperature. (`isinstance` overlooks buffers from Python 3.12 on.)"""
+    return hasattr(loss, "temperature") and hasattr(loss, "set_temperature")
 
 
 def part_with_temperature(loss: object) -> HasTemperature | None:

@@ -164,9 +164,9 @@ class ClassMetric(NamedMetric):
         labels: the classes that count. By default, as in scikit-learn, those with true or
             predicted rows (a class that does not occur does not pull the average down), and every
             label of a multilabel problem. A class without true rows that is predicted softly counts
-            in an average as much as it has predicted rows, at most 1; in a micro average, this is
-            its share of the rows, those that are not predicted as it being true negatives.
-            No gradient flows through how much a class counts.
+            in an average by its number of predicted rows, at most 1; in a micro average by that
+            share of its rows, most of them true negatives. No gradient flows through how much a
+            class counts.
         zero_division: the score where it is 0/0; NaN leaves the class out of the average.
     """
 
@@ -206,8 +206,9 @@ class ClassMetric(NamedMetric):
             # The total by shares: else a trace of mass would bring all true negatives of a class.
             total = (counted * c.total).sum(0, keepdim=True)
             counted = counted != 0
-            pooled = [(counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual)]
-            return self.score(Confusion(*pooled, total, multilabel=True))[0]
+            pooled = ((counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual))
+            tp, predicted, actual = pooled
+            return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
         score = self.score(c)
         if self.nan_if_undefined:
             undefined = score.isnan() & ~(c.tp + c.predicted).isnan()  # NaN logits stay visible
@@ -221,9 +222,9 @@ class ClassMetric(NamedMetric):
     def _counted(self, c: Confusion) -> Tensor:
         """How much each class counts: 1 or 0, or between them if it has soft predictions alone.
 
-        By default a class without true rows counts as much as it has predicted rows of mean weight,
-        at most 1. So it comes and goes without a jump, and counts as in scikit-learn at T → 0. The
-        slope of that is left out: it rewards predicting no class that the batch lacks.
+        By default a class without true rows counts by its predicted rows of mean weight, at most 1.
+        It thus comes and goes without a jump, and counts as in scikit-learn at T → 0. No gradient
+        flows through this: it would reward never predicting a class that the batch lacks.
         """
         if self.labels is not None:
             return torch.zeros_like(c.tp).index_fill(0, self._indices(c), 1)

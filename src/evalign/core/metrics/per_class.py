@@ -50,9 +50,9 @@ class Specificity(ClassMetric):
 
 
 def _surely_rejected(c: Confusion) -> Tensor:
-    """The rejected mass, 0 where it is no more than the rounding of sums.
+    """The rejected mass, set to 0 where it is no more than rounding error.
 
-    It and tn are differences of sums, so that their quotient would be noise there.
+    It and tn are differences of sums, so their ratio would be noise there.
     """
     noise = 8 * torch.finfo(c.rejected.dtype).eps * c.total
     return torch.where(c.rejected <= noise, 0, c.rejected)  # NaN stays visible
