@@ -6,7 +6,7 @@ from evalign import Confusion
 from evalign.core.batch import Batch
 from evalign.core.membership import multiclass
 from evalign.core.rows import GivenRows
-from evalign.kernels.sums import Settings
+from evalign.kernels.sums import KernelSettings
 from tests import tolerances
 
 TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)
@@ -57,7 +57,7 @@ def by_fused(logits, target, weight, of_sums, t):
     """Compute them by the kernels of a GPU, or of Triton's interpreter."""
     from evalign.kernels import fused
 
-    rows, settings = GivenRows("multiclass", logits, target, weight, -100), Settings(t)
+    rows, settings = GivenRows("multiclass", logits, target, weight, -100), KernelSettings(t)
     flat, stats = fused.soft_sums(rows, settings)
     assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits
     of_flat = torch.cat([of_sums[:2].flatten(), t.new_zeros(3 * logits.shape[1] + 2)])

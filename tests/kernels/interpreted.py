@@ -16,7 +16,7 @@ from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
-from evalign.kernels.sums import Settings
+from evalign.kernels.sums import KernelSettings
 from evalign.losses import aligned as aligned_loss
 from evalign.losses import metric
 from tests import tolerances
@@ -283,7 +283,7 @@ def test_a_copied_target_has_a_plan_of_its_own():
     apart, dense = torch.zeros(4, 2, dtype=torch.int64)[:, 1], torch.zeros(5, dtype=torch.int64)[1:]
     assert apart.data_ptr() % 16 == dense.data_ptr() % 16 == 8
     plans = [
-        plan.plan_of(GivenRows("multiclass", logits, target, None, -100), Settings(t))
+        plan.plan_of(GivenRows("multiclass", logits, target, None, -100), KernelSettings(t))
         for target in (apart, dense, dense)
     ]
     assert plans[0] is not plans[1]

@@ -17,7 +17,7 @@ from evalign.core.rows import GivenRows, signed
 from evalign.kernels import cpu
 
 
-class Settings(NamedTuple):
+class KernelSettings(NamedTuple):
     """How memberships are made, and the cross-entropy beside them.
 
     Args:
@@ -39,7 +39,7 @@ class KernelSums(NamedTuple):
     cross: Tensor
 
 
-def kernel_sums(rows: GivenRows, settings: Settings) -> KernelSums:
+def kernel_sums(rows: GivenRows, settings: KernelSettings) -> KernelSums:
     """The sums of rows with class indices, by the kernel of their device."""
     flat: Any = _SoftSums.apply(rows.logits, rows, settings)
     classes = rows.logits.shape[1]
@@ -54,7 +54,7 @@ def kernel_sums(rows: GivenRows, settings: Settings) -> KernelSums:
 
 class _SoftSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: Settings) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: KernelSettings) -> Tensor:
         # The temperature and the shift may be changed in place before the backward pass.
         shift = None if settings.shift is None else settings.shift.clone()
         ctx.settings = settings._replace(temperature=settings.temperature.clone(), shift=shift)
@@ -76,7 +76,7 @@ class _SoftSums(torch.autograd.Function):
     def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:
         (of_sums,) = of
         logits, target, weight, *of_rows = ctx.saved_tensors
-        settings: Settings = ctx.settings
+        settings: KernelSettings = ctx.settings
         rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # a gradient that will be differentiated again
             return _by_core(rows, settings, of_sums), None, None
@@ -105,7 +105,7 @@ def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     return logits, target.reshape(shape), weight.reshape(shape)
 
 
-def _by_core(rows: GivenRows, settings: Settings, of_sums: Tensor) -> Tensor:
+def _by_core(rows: GivenRows, settings: KernelSettings, of_sums: Tensor) -> Tensor:
     """The gradient with a graph, from the reference."""
     with full_precision(rows.logits):
         batch = Batch.of(rows)

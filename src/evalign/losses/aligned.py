@@ -17,7 +17,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
-from evalign.kernels.sums import Settings, kernel_sums
+from evalign.kernels.sums import KernelSettings, kernel_sums
 from evalign.losses.class_weights import class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import (
@@ -277,7 +277,7 @@ class AlignedLoss(MetricLoss):
         log = factor.log()
         return self.offsets + (log[:, 1] - log[:, 0] if task == "multilabel" else log)
 
-    def _with_cross_entropy(self, rows: GivenRows) -> Settings:
+    def _with_cross_entropy(self, rows: GivenRows) -> KernelSettings:
         factor = self._factor(rows.task, pixels=rows.pixels)
         shift = self._shift(rows.task, factor)
         if shift is None:  # before the first batch

@@ -14,7 +14,7 @@ from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, reso
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels.closed import closed_form
-from evalign.kernels.sums import Settings, kernel_sums
+from evalign.kernels.sums import KernelSettings, kernel_sums
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.route import route, whole_loss
 from evalign.losses.temperature import fill_temperature, register_temperature
@@ -117,9 +117,9 @@ class MetricLoss(AdditiveLoss):
             return super().sums_of(rows)
         return (kernel_sums(rows, self.settings()).soft,)
 
-    def settings(self) -> Settings:
+    def settings(self) -> KernelSettings:
         """How the kernels make memberships."""
-        return Settings(self.temperature)
+        return KernelSettings(self.temperature)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         tau = self.threshold

@@ -20,7 +20,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows
 from evalign.kernels import DEVICES
-from evalign.kernels.sums import Settings
+from evalign.kernels.sums import KernelSettings
 from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
     return rows.target.dtype in _INTEGERS | _FLOATS
 
 
-def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: Settings) -> Tensor:
+def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: KernelSettings) -> Tensor:
     """The loss by kernels of a GPU."""
     device = rows.logits.device
     if settings.temperature.device != device:  # the loss was not moved there
-        settings = Settings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
+        settings = KernelSettings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
     value: Any = _WholeLoss.apply(rows.logits, rows, settings, loss, loss.learns())
     return value
 
@@ -77,7 +77,7 @@ class _WholeLoss(torch.autograd.Function):
         ctx: Any,
         logits: Tensor,
         rows: GivenRows,
-        settings: Settings,
+        settings: KernelSettings,
         loss: "MetricLoss",
         learns: bool,
     ) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.plan import ALONE, CallPlan, State, plan_of
-from evalign.kernels.sums import Settings
+from evalign.kernels.sums import KernelSettings
 
 __all__ = ["CallPlan", "State", "backward", "current", "end", "plan_of", "sums", "total"]
 
@@ -28,7 +28,7 @@ def current(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device)
 
 
-def sums(this: CallPlan, rows: GivenRows, settings: Settings) -> tuple[Tensor, Tensor]:
+def sums(this: CallPlan, rows: GivenRows, settings: KernelSettings) -> tuple[Tensor, Tensor]:
     """The sums of each program (programs, width), and numbers of every row."""
     logits, target, weight = _tensors(this, rows)
     make = logits.new_zeros if this.zeroed else logits.new_empty
@@ -57,7 +57,7 @@ def total(this: CallPlan, partial: Tensor) -> Tensor:
 
 def end(
     this: CallPlan,
-    settings: Settings,
+    settings: KernelSettings,
     partial: Tensor,
     form: Closed,
     state: State | None = None,
@@ -99,7 +99,7 @@ def backward(
     return grad
 
 
-def soft_sums(rows: GivenRows, settings: Settings) -> tuple[Tensor, Tensor]:
+def soft_sums(rows: GivenRows, settings: KernelSettings) -> tuple[Tensor, Tensor]:
     """The sums of `kernels.sums`, and numbers of every row."""
     with current(rows.logits.device):
         plan = plan_of(rows, settings)
@@ -113,7 +113,7 @@ def soft_sums(rows: GivenRows, settings: Settings) -> tuple[Tensor, Tensor]:
 
 
 def gradient_of_sums(
-    rows: GivenRows, settings: Settings, stats: Sequence[Tensor], of_sums: Tensor
+    rows: GivenRows, settings: KernelSettings, stats: Sequence[Tensor], of_sums: Tensor
 ) -> Tensor:
     """The gradient of the logits, given that of the sums of `soft_sums`."""
     classes = rows.logits.shape[1]
@@ -126,7 +126,7 @@ def gradient_of_sums(
         return backward(plan, rows, stats[0], slopes, torch.ones_like(slopes[:1]))
 
 
-def _cross_entropy(settings: Settings) -> Tensor | None:
+def _cross_entropy(settings: KernelSettings) -> Tensor | None:
     """The shift, and on a second line the factors of the classes."""
     if settings.shift is None or settings.factor is None:
         return settings.shift

@@ -22,7 +22,7 @@ from evalign.kernels.fused.labels import label_gradient, label_sums
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 from evalign.kernels.fused.totals import add_up
-from evalign.kernels.sums import Settings
+from evalign.kernels.sums import KernelSettings
 
 # Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
 LONGEST = 4096  # classes of a row that is kept on chip
@@ -96,7 +96,7 @@ class CallPlan:
     A matrix is one image, whose positions are its rows. So is a binary problem, with one column.
     """
 
-    def __init__(self, rows: GivenRows, settings: Settings) -> None:
+    def __init__(self, rows: GivenRows, settings: KernelSettings) -> None:
         logits, weight = rows.logits, rows.weight
         self.task, self.cross = rows.task, _kind_of_cross_entropy(settings)
         self._ends: dict[tuple, Launch] = {}
@@ -218,7 +218,7 @@ class CallPlan:
 _plans: dict[tuple, CallPlan] = {}
 
 
-def plan_of(rows: GivenRows, settings: Settings) -> CallPlan:
+def plan_of(rows: GivenRows, settings: KernelSettings) -> CallPlan:
     """The plan for rows, made when the first of their kind come."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     key = (
@@ -235,7 +235,7 @@ def plan_of(rows: GivenRows, settings: Settings) -> CallPlan:
     return plan
 
 
-def _kind_of_cross_entropy(settings: Settings) -> int:
+def _kind_of_cross_entropy(settings: KernelSettings) -> int:
     """0 for none; 2 if its classes have factors, else 1."""
     return 0 if settings.shift is None else 1 + (settings.factor is not None)
 
