@@ -150,6 +150,7 @@ def backward(
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
     step, gradient = Step(temperature, weight.dtype), torch.empty_like(logits)
+    known = math.isfinite(of_tp.sum() + of_predicted.sum() + of_cross)
     of_tp, of_predicted = of_tp.to(weight), of_predicted.to(weight)
     for result, rows, x, h, grad in _blocks(gradient, kept[1]):
         y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
@@ -174,6 +175,8 @@ def backward(
             grad.addcmul_(x, of_e).scatter_add_(0, y, -cross * (y != one))
         # The slopes of a row sum to 0.
         grad.scatter_(0, one, -grad.sum(0, keepdim=True)).mul_(w / total)
+        if not known:  # 0·NaN is 0 in rows without weight
+            grad[:, w == 0] = 0
         result.copy_(grad.view(result.shape))
     return gradient
 
