@@ -79,7 +79,7 @@ class RunningConfusion(nn.Module):
     predicted: Tensor
     actual: Tensor
     total: Tensor
-    rows: Tensor
+    rows: Tensor | None
     hard_tp: Tensor
     hard_predicted: Tensor
 
@@ -154,7 +154,7 @@ class RunningConfusion(nn.Module):
             self.total = self.tp.clone() if multilabel else self.seen.clone()
             self.rows = None if multilabel else self.seen.clone()
         self._check_classes(self.tp, classes)
-        rows = self.total if multilabel else self.rows
+        rows = self.total if self.rows is None else self.rows
         labels = (self.hard_tp, self.hard_predicted) if hard else (self.tp, self.tp)
         return self.seen, self.tp, self.predicted, self.actual, self.total, rows, *labels
 

@@ -193,5 +193,7 @@ def _blocks(images: Tensor, kept: Tensor) -> Iterator[tuple[Tensor, slice, Tenso
         for part in several.split(length, 2):
             start, stop = stop, stop + part[:, 0].numel()
             flat = kept[start * classes : stop * classes], *memory[:, : part.numel()]
-            views = (x.view(-1, classes).t() if beside else x.view(classes, -1) for x in flat)
-            yield part.swapaxes(0, 1), slice(start, stop), *views
+            one, two, three = (
+                x.view(-1, classes).t() if beside else x.view(classes, -1) for x in flat
+            )
+            yield part.swapaxes(0, 1), slice(start, stop), one, two, three

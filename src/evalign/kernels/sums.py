@@ -87,8 +87,9 @@ class _SoftSums(torch.autograd.Function):
         of_tp, of_predicted, *_ = of_sums[:-2].view(5, -1)
         slopes = of_tp, of_predicted, of_sums[-2].item()
         step = settings.temperature.item(), tuple(of_rows)
+        batch: tuple[Tensor, Tensor, Tensor] = ctx.batch
         cross = settings.shift, settings.factor
-        gradient = cpu.backward(*ctx.batch, *step, *slopes, *cross)
+        gradient = cpu.backward(*batch, *step, *slopes, *cross)
         return gradient.view_as(logits), None, None
 
 

@@ -66,7 +66,7 @@ def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: KernelSettings) ->
     """The loss by kernels of a GPU."""
     device = rows.logits.device
     if settings.temperature.device != device:  # the loss was not moved there
-        settings = KernelSettings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
+        settings = KernelSettings._make(x if x is None else x.to(device) for x in settings)
     value: Any = _WholeLoss.apply(rows.logits, rows, settings, loss, loss.learns())
     return value
 
