@@ -57,7 +57,7 @@ def damaged(
 def load_state(path: Path) -> str | None:
     try:
         tree = archive.load(path)
-    except StoreError as error:
+    except (StoreError, FileNotFoundError) as error:
         return one_sentence(error)
     expected = archive.load(made.state())
     same = torch.equal(tree.pop("weights"), expected.pop("weights")) and tree == expected
@@ -67,7 +67,7 @@ def load_state(path: Path) -> str | None:
 def load_saved(path: Path) -> str | None:
     try:
         found = AlignedClassifier.load(path).predict_proba(made.X)
-    except StoreError as error:
+    except (StoreError, FileNotFoundError) as error:
         return one_sentence(error)
     expected = AlignedClassifier.load(made.saved()).predict_proba(made.X)
     return None if np.array_equal(found, expected) else "other probabilities"

@@ -111,7 +111,7 @@ def sign(run, **changes):
     """Change `run.json`, and give it and all plain files their checksums."""
     about = json.loads((run / "run.json").read_text()) | changes
     for name in about["files"] if isinstance(about["files"], dict) else ():
-        if (run / name).is_file() and not (run / name).is_symlink():
+        if os.path.isfile(run / name) and not os.path.islink(run / name):
             about["files"][name] = digest(run / name)
     tree = {name: about[name] for name in about if name not in ("format", "version", "sha256")}
     write_json(run / "run.json", "run", tree)

@@ -58,9 +58,9 @@ def test_other_columns_or_classes_than_the_model_has(run, data, tmp_path):
     predict = ["predict", run, data, "--out", tmp_path / "x.csv"]
     columns = json.loads((run / "run.json").read_text())["columns"]
     sign(run, columns=columns | {"kinds": {"age": "number"}})
-    assert "its columns are not those of run.json" in refused(*predict)
+    assert "its classes or columns are not those of run.json" in refused(*predict)
     sign(run, columns=columns, classes=["high", "low"], rows_per_class=[1, 1])
-    assert "its classes are not those of run.json" in refused(*predict)
+    assert "its classes or columns are not those of run.json" in refused(*predict)
 
 
 def test_other_metrics(run, data, command):

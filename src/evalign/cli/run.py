@@ -1,10 +1,8 @@
 """The run folder: all that `fit` leaves behind, complete or absent, with checksums.
 
 `run.json` holds the arguments, columns, classes and versions, and the SHA-256 of every other file
-but `report.html`, which is made from the others. The guide in the documentation lists the files.
-
-It is built in `<folder>.partial` and renamed at the end. The checkpoints of training are there too:
-after a crash the same command continues from them.
+but `report.html`, which is made from the others. It is built in `<folder>.partial`, beside the
+checkpoints of training, from which the same command continues after a crash.
 """
 
 import json
@@ -34,7 +32,6 @@ except ImportError:  # Windows, where two commands at once do not notice each ot
 
 PREDICTIONS, METRICS, DETAILS = "test_predictions.parquet", "metrics.json", "details.json"
 REPORT, ABOUT, COMMAND = "report.html", "run.json", "command.json"
-RUN = "run"  # the kind of its document
 NETWORK = "network"  # of --model: one network, which has no candidates
 LARGEST = 2**30  # bytes of a file, except those of the models
 About = dict[str, Any]
@@ -49,7 +46,7 @@ class FinishedRun:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.about = read_json(folder / ABOUT, RUN)
+        self.about = read_json(folder / ABOUT, "run")
         with self.reading(ABOUT):
             self.columns = Columns(**self.about["columns"])
             self.labels = Labels(self.columns.target, tuple(self.about["classes"]))
@@ -69,10 +66,9 @@ class FinishedRun:
             if isinstance(found["model"], AlignedEnsemble):
                 found |= with_baseline(found["model"], self.about)
             for model in found.values():
-                if model.classes_.tolist() != sorted(self.labels.values):
-                    raise ValueError(f"its classes are not those of {ABOUT}")
-                if list(model.features_.given) != self.columns.features:
-                    raise ValueError(f"its columns are not those of {ABOUT}")
+                same = model.classes_.tolist() == sorted(self.labels.values)
+                if not same or list(model.features_.given) != self.columns.features:
+                    raise ValueError(f"its classes or columns are not those of {ABOUT}")
         return found
 
     def read(self, name: str) -> Any:
@@ -138,7 +134,7 @@ def building(folder: Path, arguments: About) -> Iterator[NewRun]:
                 yield NewRun(new, checkpoints, about)
                 written = sorted(path for path in new.iterdir() if path.name != REPORT)
                 about["files"] = {path.name: digest(path) for path in written}
-                write_json(new / ABOUT, RUN, plain(about))
+                write_json(new / ABOUT, "run", plain(about))
         except BaseException:
             if not any(checkpoints.glob("*")):
                 shutil.rmtree(partial, ignore_errors=True)
@@ -161,8 +157,8 @@ def _check_partial(partial: Path, arguments: About) -> None:
 def _check_same(folder: Path, then: About, now: About) -> None:
     changed = [name for name in now if then.get(name) != now[name]]
     if changed:
-        what = f"belongs to a command with another {', '.join(changed)}"
-        raise UsageError(f"{folder} {what}. Choose another --out, or delete it.")
+        what = f"{folder} belongs to a command with another {', '.join(changed)}"
+        raise UsageError(f"{what}. Choose another --out, or delete it.")
 
 
 @contextmanager

@@ -139,11 +139,12 @@ def _sizes(state: dict[str, Any], kind: Any, dropout: float) -> dict[str, Any]:
     size = Size(0, 0)
     if not isinstance(kind, str):
         return {"size": size, "folds": 0}
-    folds = len({name.split(".")[1] for name in weights if name.startswith(FOLD)})
-    if folds:
-        first = f"{FOLD}0."
-        weights = {k.removeprefix(first): w for k, w in weights.items() if k.startswith(first)}
-    got = {name: tuple(w.shape) for name, w in weights.items()}
+    within = FOLD if any(name.startswith(FOLD) for name in weights) else ""
+    shapes = {name: tuple(w.shape) for name, w in weights.items() if name.startswith(within)}
+    folds = len({name.split(".")[1] for name in shapes}) if within else 0
+    each = [f"{FOLD}{fold}." for fold in range(folds)] or [""]
+    first = (name for name in shapes if name.startswith(each[0]))
+    got = {name.removeprefix(each[0]): shapes[name] for name in first}
     if kind == "auto":
         size, inputs = Size(*got["head.weight"][:2]), got["backbone.blocks.0.0.weight"][1]
         needed = got | {
@@ -156,6 +157,7 @@ def _sizes(state: dict[str, Any], kind: Any, dropout: float) -> dict[str, Any]:
         with torch.device("meta"):  # sizes without memory
             network = plain(kind, width, classes, dropout)
         needed = {name: tuple(w.shape) for name, w in network.state_dict().items()}
-    allowed = f"be those of {width} features and {classes} classes"
-    require(got == needed, "state", "network", allowed, "weights of other sizes")
+    allowed = f"be those of {width} features and {classes} classes, for each fold"
+    ok = shapes == {start + name: shape for start in each for name, shape in needed.items()}
+    require(ok, "state", "network", allowed, "weights of other sizes")
     return {"size": size, "folds": folds}

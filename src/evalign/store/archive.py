@@ -186,9 +186,9 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
         case list():
             return [_decode(item, tensors) for item in value]
         case {"$tensor": name}:
-            return tensors[name]
+            return tensors.pop(name)  # once: a few names could stand for much memory
         case {"$array": name}:
-            return tensors[name].numpy()
+            return tensors.pop(name).numpy()
         case {"$labels": items, "dtype": str(dtype)} if dtype[1:2] in "UO":
             return np.array(_decode(items, tensors), dtype=dtype)
         case {"$tuple": items}:
