@@ -153,7 +153,7 @@ def backward(
     of_tp, of_predicted = of_tp.to(weight), of_predicted.to(weight)
     for result, rows, x, h, grad in _blocks(gradient, kept[1]):
         y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
-        one, second, rest, first, by_second, by_rest, total, right, partition = kept[0][:, rows]
+        one, second, _, first, by_second, by_rest, total, right, partition = kept[0][:, rows]
         one, extra, half = one.long()[None], of_tp[y], 0.5 + 0.5 * second
         scale = step.scale(half)
         step.of(x, out=h).scatter_(0, one, first[None])

@@ -1,0 +1,102 @@
+"""Checks of the values of labels, weights and logits; `rows` checks their shapes."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalign.core.checks import complaint, native, refuse_masked, require
+
+CURE = "A weight of 0 leaves a row out."
+
+
+def signed(labels: Tensor) -> Tensor:
+    """Unsigned labels as int64: compared with -100, torch would match a uint8 of 156."""
+    unsigned = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+    return labels.long() if labels.dtype in unsigned else labels
+
+
+def check_indices(
+    owner: str,
+    argument: str,
+    labels: Tensor,
+    num_classes: int,
+    source: str = "the size of logits' dimension 1",
+) -> None:
+    """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
+    wrong = labels[(labels < 0) | (labels >= num_classes)]
+    if wrong.numel():
+        got = int(wrong.amax())
+        allowed = f"hold class indices below {num_classes} ({source})"
+        allowed = allowed if got >= num_classes else "hold class indices of at least 0"
+        cure = cure_of_label(got, num_classes) if argument != "predictions" else ""
+        raise ValueError(complaint(owner, argument, allowed, got, cure))
+
+
+def cure_of_label(got: float, num_classes: int) -> str:
+    """The cure for a true label that is not one of the classes."""
+    classes = f"Number the classes from 0 to {num_classes - 1}"
+    return f"{classes}, or leave such rows out by ignore_index={got:g}."
+
+
+def check_labels(owner: str, labels: Tensor, declared: bool) -> None:
+    """Check that labels are 0 or 1, or probabilities if the task was declared."""
+    if declared and labels.is_floating_point():
+        allowed, cure = "hold probabilities from 0 to 1", ""
+        wrong = labels[~((labels >= 0) & (labels <= 1))]
+    else:
+        allowed = "hold 0 and 1 only"
+        wrong = labels[(labels != 0) & (labels != 1)]
+        cure = (
+            'If these are probabilities, say so: task="multiclass" for a row of class '
+            'probabilities per example, task="binary" or "multilabel" for one per label.'
+        )
+    if wrong.numel():
+        got = wrong[0].item()
+        if got in (-1, 255) or not labels.is_floating_point():
+            cure = cure_of_label(got, 2)
+        raise ValueError(complaint(owner, "target", allowed, got, cure))
+
+
+def check_sums(owner: str, target: Tensor, ignore_index: int) -> None:
+    """Check that rows of class probabilities, in the last dimension, sum to 1."""
+    sums = target.sum(-1)[~(target == ignore_index).any(-1)].float()
+    wrong = sums[(sums - 1).abs() > 0.01]  # bfloat16 probabilities are off by up to 0.004 each
+    if wrong.numel():
+        allowed = "hold rows of class probabilities that sum to 1"
+        raise ValueError(complaint(owner, "target", allowed, f"a row summing to {wrong[0]:g}"))
+
+
+def check_finite(owner: str, logits: Tensor) -> None:
+    wrong = logits[~logits.isfinite()]
+    if wrong.numel():
+        cure = "The network has diverged or its input holds such values."
+        raise ValueError(complaint(owner, "logits", "be finite", wrong[0].item(), cure))
+
+
+def check_weights(owner: str, weight: Tensor) -> None:
+    """Check that weights are finite and not negative."""
+    wrong = weight[~((weight >= 0) & weight.isfinite())]
+    if wrong.numel():
+        allowed = "be finite and not negative"
+        raise ValueError(complaint(owner, "sample_weight", allowed, wrong[0].item(), CURE))
+
+
+def weight_tensor(owner: str, sample_weight: object) -> Tensor:
+    """Weights as a tensor: as they came, or in float64 from an array, a list or a column."""
+    if isinstance(sample_weight, Tensor):
+        return sample_weight
+    refuse_masked(owner, "sample_weight", sample_weight)
+    array = np.asarray(sample_weight)
+    if array.dtype.kind not in "biuf":
+        allowed, got = "hold numbers", f"dtype {array.dtype}"
+        raise TypeError(complaint(owner, "sample_weight", allowed, got, CURE))
+    return torch.from_numpy(native(array.astype(np.float64)))
+
+
+def weights_of_rows(owner: str, sample_weight: object, rows: int) -> Tensor:
+    """A checked weight for each row, in float64 on the CPU."""
+    weight = weight_tensor(owner, sample_weight).detach().cpu().double()
+    shape = tuple(weight.shape)
+    require(shape == (rows,), owner, "sample_weight", f"have shape {(rows,)}", shape)
+    check_weights(owner, weight)
+    return weight
