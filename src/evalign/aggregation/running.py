@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -95,8 +96,14 @@ class RunningConfusion(nn.Module):
     def extra_repr(self) -> str:
         return f"momentum={self.momentum}"
 
-    def forward(self, confusion: Confusion, hard: Confusion | None = None) -> Confusion:
-        """Add the batch to the average; `hard` is averaged beside it, for `average`."""
+    def forward(self, confusion: Confusion) -> Confusion:
+        """Add the batch to the average."""
+        return self.with_hard(confusion, None)[0]
+
+    def with_hard(
+        self, confusion: Confusion, hard: Confusion | None
+    ) -> tuple[Confusion, Confusion]:
+        """Add the batch to both averages, of soft and of hard labels."""
         now = confusion.detach()
         new = {part: getattr(now, part) for part in _SOFT}
         if hard is not None:
@@ -111,23 +118,22 @@ class RunningConfusion(nn.Module):
             return torch.where(counts, old + self.momentum * (value - old), old)
 
         seen = keep(self, "seen", blend(self.seen.to(now.tp.device), 1.0))
-        average: dict[str, Tensor] = {}
+        means: dict[str, Tensor] = {}
         for part, value in new.items():
             running = keep(self, part, blend(self._before(part, value), value))
-            if part in _SOFT:
-                # Before any batch counts there is no average; a first one that is NaN is visible.
-                mean = torch.where(seen == 0, value, running / seen.to(value))
-                average[part] = mean + (getattr(confusion, part) - value)
-        return Confusion(**average, multilabel=confusion.multilabel)
+            # Before any batch counts there is no average; a first one that is NaN is visible.
+            means[part] = torch.where(seen == 0, value, running / seen.to(value))
+        names = {part: name for part, name in _HARD.items() if name in means}
+        labels = {part: means.pop(name) for part, name in names.items()}
+        of_labels = Confusion(**(means | labels), multilabel=confusion.multilabel)
+        for part in means:  # NaN of the batch is visible
+            means[part] = means[part] + (getattr(confusion, part) - new[part])
+        return Confusion(**means, multilabel=confusion.multilabel), replace(of_labels, rows=None)
 
-    def average(self, *, hard: bool = False) -> Confusion:
-        """The average so far, of soft or of hard labels, without a gradient; 0 before any batch."""
-        names = {part: _HARD.get(part, part) if hard else part for part in _SOFT}
-        parts = {part: getattr(self, name) for part, name in names.items()}
-        if hard:
-            parts["rows"] = None
-        mass = torch.where(self.seen == 0, 1, self.seen)
-        average = {part: x / mass for part, x in parts.items() if x is not None}
+    def hard_average(self) -> Confusion:
+        """The average of hard labels so far."""
+        parts = {name: getattr(self, _HARD.get(name, name)) for name in _SOFT[:-1]}
+        average = {name: x / self.seen for name, x in parts.items() if x is not None}
         return Confusion(**average, multilabel=self.total.ndim == 1)
 
     def buffers_for(

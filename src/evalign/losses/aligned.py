@@ -141,7 +141,7 @@ class AlignedLoss(MetricLoss):
         seen = self.running.seen
         if self.running.hard_tp is None:
             return torch.full_like(seen, torch.nan)
-        return torch.where(seen == 0, torch.nan, self.metric(self.running.average(hard=True)))
+        return torch.where(seen == 0, torch.nan, self.metric(self.running.hard_average()))
 
     def of_rows(self, rows: GivenRows) -> Tensor:
         self._check(rows)
@@ -214,10 +214,10 @@ class AlignedLoss(MetricLoss):
         if ratio is not None:  # rows are weighed as those to come, and counted as they were seen
             counts = counts / ratio
         counts = keep(self, "counts", counts if self.counts is None else self.counts + counts)
-        point = with_pseudo_rows(self.running(soft, hard), counts)
-        at = point.detach()
-        inner = self.metric.inner_optimum
-        self._follow(at if inner else half_skilled(counts, matrix=at.full is not None), counts)
+        point, labels = self.running.with_hard(soft, hard)
+        inner, matrix = self.metric.inner_optimum, labels.full is not None
+        at = with_pseudo_rows(labels, counts) if inner else half_skilled(counts, matrix=matrix)
+        self._follow(at, counts)
         return point
 
     def _follow(self, at: Confusion, counts: Tensor) -> None:
