@@ -11,8 +11,9 @@ from triton.compiler import ASTSource
 
 from evalign import metrics
 from evalign.kernels.closed import closed_form
-from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
+from evalign.kernels.fused.finish import TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
+from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 from evalign.kernels.fused.totals import add_up

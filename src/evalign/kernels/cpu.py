@@ -93,8 +93,8 @@ def forward(
     """
     step, classes = Step(temperature, weight.dtype), logits.shape[1]
     kept = weight.new_empty(9, weight.numel()), weight.new_empty(logits.numel())
-    later = torch.arange(classes - 1, -1, -1).to(weight).unsqueeze(1)
-    sums, cross = torch.zeros(5, classes).double(), torch.zeros(()).double()
+    later = torch.arange(classes - 1, -1, -1, device=weight.device).to(weight).unsqueeze(1)
+    sums, cross = (weight.new_zeros(size, dtype=torch.float64) for size in ((5, classes), ()))
     for z, rows, x, h, _ in _blocks(logits.detach(), kept[1]):
         y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
         x.view(z.shape).copy_(z)

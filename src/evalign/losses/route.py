@@ -96,7 +96,6 @@ class _WholeLoss(torch.autograd.Function):
             value, slopes, point = fused.end(plan, settings, partial, form, state, ctx.size, weight)
         ctx.save_for_backward(logits, rows.target, rows.weight, stats, slopes, point)
         ctx.plan, ctx.metric, ctx.weight = plan, loss.metric, weight
-        ctx.kept = ctx.size * (1.0 if state is None else 1 - state.following[0])
         ctx.task, ctx.ignore_index = rows.task, rows.ignore_index
         return value
 
@@ -146,7 +145,7 @@ def _with_graph(ctx: Any, rows: GivenRows, slopes: Tensor, point: Tensor) -> Ten
             [classes] * 4 + [2]
         )
         at = iter([tp, predicted, actual, totals if multilabel else total, number])
-        score = ctx.metric(sums.map(lambda x: next(at) + ctx.kept * (x - x.detach())))
+        score = ctx.metric(sums.map(lambda x: next(at) + ctx.size * (x - x.detach())))
         value = ctx.weight * torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN
         if shift is None:
             return value

@@ -74,7 +74,7 @@ def end(
         partial = total(this, partial)
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
-    point = partial.new_empty(6 * this.classes + 2, dtype=torch.float64)
+    point = partial.new_empty(2 * (6 * this.classes + 2), dtype=torch.float64)
     launch = this.end(form, state, len(partial), partial.dtype, scale)
     cross = _cross_entropy(settings)
     kept = (point,) * 8 if state is None else state.running
