@@ -401,7 +401,7 @@ def test_a_tie_is_no_win():
         ({"classifier": quick("f3x")}, "metric of compare must be a name"),
         ({"y": np.stack([Y, Y], 1)}, r"y of compare must hold one class per row. Got shape \(240"),
         ({"y": np.zeros_like(Y)}, "y of compare must hold two classes or more"),
-        ({"y": np.arange(240) % 3}, r'Got "binary"\. Use average="macro"'),
+        ({"y": np.arange(240) % 3}, r"classes of f1 must be two\. Got 3 classes\. Use f1_macro"),
     ],
 )
 def test_errors_come_before_training(arguments, message):

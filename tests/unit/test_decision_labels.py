@@ -267,7 +267,7 @@ BAD = {
         lambda: fit_decision(Z, Y, metric="matthews_corrcoef"),
         'Use an averaged metric such as "f1_macro"',
     ),
-    "binary metric": (lambda: fit_decision(Z, Y, metric="f1"), 'be "macro", "micro" or "weighted"'),
+    "binary metric": (lambda: fit_decision(Z, Y, metric="f1"), "classes of f1 must be two. Got 3"),
     "labels": (lambda: fit_decision(Z, Y + 1, metric="f1_macro"), "y .* hold 0 and 1 only"),
     "half": (lambda: fit_decision(Z, Y * 0.5, metric="f1_macro"), "y .* hold 0 and 1 only"),
     "shape": (

@@ -46,10 +46,10 @@ def kernel_sums(rows: GivenRows, settings: KernelSettings) -> KernelSums:
     tp, predicted, actual, hard_tp, hard_predicted, (cross, number) = flat.split(
         [classes] * 5 + [2]
     )
-    actual = actual.detach()
+    actual, number = actual.detach(), number.detach()
     total = actual.sum()
-    hard = Confusion(hard_tp.detach(), hard_predicted.detach(), actual, total)
-    return KernelSums(Confusion(tp, predicted, actual, total, rows=number.detach()), hard, cross)
+    hard = Confusion(hard_tp.detach(), hard_predicted.detach(), actual, total, rows=number)
+    return KernelSums(Confusion(tp, predicted, actual, total, rows=number), hard, cross)
 
 
 class _SoftSums(torch.autograd.Function):

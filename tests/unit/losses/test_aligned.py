@@ -88,14 +88,17 @@ def test_value_and_gradient_are_the_sum_of_both_terms(kind):
         logits, y, weight = batch(kind, seed)
         value = loss(logits, y, sample_weight=weight)
         matrix = loss.metric.needs_matrix
-        soft = Confusion.from_logits(logits, y, sample_weight=weight, matrix=matrix)
+        soft, hard = (
+            Confusion.from_logits(logits, y, temperature=t, sample_weight=weight, matrix=matrix)
+            for t in (0.2, 1e-20)
+        )
         many = kind == "multilabel"
         here = torch.stack([soft.negatives, soft.actual], 1) if many else soft.actual
         counts = counts + here.detach()
-        point = with_pseudo_rows(running(soft), counts)
+        point, labels = running.with_hard(soft, hard)
         expected = cross_entropy(logits, y, weight, offsets) + 0.7 * (1 - loss.metric(point))
         assert_same(value, expected, logits)
-        offsets = metric_offsets(loss.metric, point.detach(), counts)
+        offsets = metric_offsets(loss.metric, with_pseudo_rows(labels, counts), counts)
         torch.testing.assert_close(loss.offsets, offsets, **NEAR)
         torch.testing.assert_close(loss.counts, counts, **NEAR)
     before = copy.deepcopy(loss)

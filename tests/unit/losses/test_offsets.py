@@ -181,8 +181,6 @@ def of_argmax(metric, logits, posterior, shift):
     return metric(Confusion.from_matrix(posterior.T @ predicted.double())).item()
 
 
-# Soft sums at a low temperature are nearly hard.
-COLD = 0.01
 BINARY = ["f1", "f2", "jaccard", "matthews_corrcoef", "cohen_kappa", "g_mean", "informedness"]
 BINARY += ["fowlkes_mallows", "balanced_accuracy", "accuracy", "f1_macro", COST]
 
@@ -190,7 +188,7 @@ BINARY += ["fowlkes_mallows", "balanced_accuracy", "accuracy", "f1_macro", COST]
 @pytest.mark.parametrize("name", BINARY)
 def test_the_argmax_is_the_best_decision_for_known_posteriors(name):
     logits, posterior = posteriors("binary")
-    loss = AlignedLoss(name, task="binary", temperature=COLD, momentum=0.5)
+    loss = AlignedLoss(name, task="binary", momentum=0.5)
     first, second = followed(loss, logits, posterior).tolist()
     sign = 1 if loss.metric.greater_is_better else -1
     thresholds = torch.linspace(-4, 1, 251).tolist()
@@ -207,7 +205,7 @@ def test_the_argmax_is_the_best_decision_for_known_posteriors(name):
 
 def test_each_label_has_its_own_threshold():
     logits, posterior = posteriors("multilabel")
-    loss = AlignedLoss("f1_macro", task="multilabel", temperature=COLD, momentum=0.5)
+    loss = AlignedLoss("f1_macro", task="multilabel", momentum=0.5)
     offsets = followed(loss, logits, posterior)
     f1 = metrics.resolve("f1")
     for label in range(3):
@@ -221,7 +219,7 @@ def test_each_label_has_its_own_threshold():
 @pytest.mark.parametrize("name", ["f1_macro", "balanced_accuracy", "matthews_corrcoef"])
 def test_three_classes(name):
     logits, posterior = posteriors("multiclass")
-    loss = AlignedLoss(name, task="multiclass", temperature=COLD, momentum=0.5)
+    loss = AlignedLoss(name, task="multiclass", momentum=0.5)
     followed(loss, logits, posterior)
     grid = torch.linspace(-2.5, 0.5, 16).tolist()
     best = max(
@@ -234,7 +232,7 @@ def test_three_classes(name):
 
 # Metrics that run away.
 
-KEPT = {"Precision", "Recall", "Specificity", "NegativePredictiveValue"}
+KEPT = {"Precision", "Recall", "Specificity", "NegativePredictiveValue", "Markedness"}
 
 
 def task_of(name):
@@ -250,19 +248,19 @@ def task_of(name):
 @pytest.mark.parametrize("name", [*metrics.names(), COST])
 def test_offsets_come_back_after_each_class_was_predicted_alone(name, momentum, steps):
     task = task_of(name)
-    logits, posterior = posteriors(task, rows=30)
+    logits, posterior = posteriors(task, rows=300)
     loss = AlignedLoss(name, task=task, momentum=momentum)
     classes = 3 if task == "multiclass" else 2
     before = followed(loss, logits, posterior, steps // 4).clone()
     for alone in range(classes):
         sure = torch.full_like(logits, 30.0 * (2 * alone - 1))
         if task == "multiclass":
-            sure = 30.0 * torch.nn.functional.one_hot(torch.full((30,), alone), 3).double()
+            sure = 30.0 * torch.nn.functional.one_hot(torch.full((300,), alone), 3).double()
         for _ in range(steps // 4 // classes):
             loss(sure.requires_grad_(), posterior)
             assert loss.offsets.abs().max() < math.log(ODDS) + tolerances.SAME
     after = followed(loss, logits, posterior, steps // 2)
-    torch.testing.assert_close(after, before, rtol=0, atol=1e-3)
+    torch.testing.assert_close(after, before, rtol=0, atol=0.01)  # within the gap between rows
     kept = type(loss.metric).__name__ in KEPT
     assert kept == (not loss.metric.inner_optimum)
     if kept:  # the offsets of a classifier that is right half of the time
