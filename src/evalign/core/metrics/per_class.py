@@ -144,7 +144,7 @@ class Markedness(_Skill):
     """Precision + negative predictive value − 1."""
 
     stem = "markedness"
-    inner_optimum = False  # nor one fixed point: each of its two parts runs away
+    inner_optimum = False  # precision gains more by a high threshold than the other part loses
 
     def score(self, c: Confusion) -> Tensor:
         return self._skill(c, c.predicted, _surely_rejected(c))
