@@ -12,7 +12,6 @@ from pandas import util
 from sklearn.utils import _safe_indexing
 
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.files import check_other
 from evalign.cli.terminal import Terminal
 from evalign.core.text import counted, listed
 from evalign.store.files import replacing
@@ -248,7 +247,8 @@ def label_blocks(
 ) -> None:
     """Write a table in blocks, with the columns that `label` returns for a block and its place."""
     out, count = given.out, 0
-    check_other(out, given.data)
+    if out.exists() and out.samefile(given.data):
+        raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
     with replacing(out) as aside, writing(aside, out) as write:
         for block, raw in blocks:
             write(raw.assign(**label(block, count)))

@@ -15,12 +15,6 @@ def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
         raise UsageError(f"{path} must end in {', '.join(suffixes)}.")
 
 
-def check_other(out: Path, data: Path) -> None:
-    """Refuse to write onto the table that is read."""
-    if out.exists() and out.samefile(data):
-        raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
-
-
 def table(path: Path | None) -> Path | None:
     """Check the path of a table to read."""
     if path is not None:
