@@ -112,11 +112,11 @@ def _by_core(rows: GivenRows, settings: KernelSettings, of_sums: Tensor) -> Tens
         batch = Batch.of(rows)
         soft = membership.of_batch("MetricLoss", batch, temperature=settings.temperature)
         c = Confusion.from_membership(batch, soft)
-        classes = len(c.tp)
-        value = torch.cat([c.tp, c.predicted]) @ of_sums[: 2 * classes]
+        sums, slopes = [c.tp, c.predicted], list(of_sums.split(len(c.tp))[:2])
         if settings.shift is not None:
             moved = replace(batch, given=batch.logits + settings.shift.to(batch.logits))
             mean = batch.mean(moved.log_probabilities(), torch.neg, settings.factor)
-            value = value + of_sums[-2] * mean.sum
-        (gradient,) = torch.autograd.grad(value, rows.logits, create_graph=True)
+            sums, slopes = [*sums, mean.sum.double()], [*slopes, of_sums[-2]]
+        # The slopes depend on the logits too, but not in this gradient.
+        (gradient,) = torch.autograd.grad(sums, rows.logits, slopes, create_graph=True)
     return gradient
