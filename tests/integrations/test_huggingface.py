@@ -316,8 +316,8 @@ def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path, whole)
 @pytest.mark.parametrize("bare", [False, True])
 def test_the_best_weights_come_with_their_own_rule(bare, tmp_path):
     each = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
-    # The loss falls, so that the greatest one is that of the first epoch.
-    first = {"metric_for_best_model": "loss", "greater_is_better": True, "save_only_model": bare}
+    # Offsets raise the loss at first, so that the smallest one is that of the first epoch.
+    first = {"metric_for_best_model": "loss", "greater_is_better": False, "save_only_model": bare}
     args = arguments(tmp_path, max_steps=4, learning_rate=0.02, **each, **first)
     engine = trainer(args, loss=AlignedLoss("f1_macro"), decision="expected")
     engine.train()
