@@ -35,7 +35,6 @@ LABELS = 64  # of a tile
 FINISH = 4096  # classes at a time, of the one program that ends
 ADD = 32, 128  # sums at a time, and of so many programs
 ALONE = 2**16  # sums that it adds up by itself
-CROSS = [1, 1]
 PLANS = 1000  # that are kept
 
 
@@ -143,7 +142,6 @@ class CallPlan:
         columns = triton.next_power_of_2(classes)
         narrow, wide = columns <= NARROW, columns > 1024
         warps = 4 if narrow else columns // 512 if wide else 1
-        warps = warps if narrow or not self.cross else max(1, min(warps * CROSS[0], columns // 64))
         rows = 32 * warps if narrow else max(1, 256 // columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
@@ -155,7 +153,6 @@ class CallPlan:
         self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
         # Nothing is summed over rows here, so there are registers for more threads.
         warps = columns // 256 if wide else max(1, columns // 512)
-        warps = warps if narrow or not self.cross else max(1, min(warps * CROSS[1], columns // 64))
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))
