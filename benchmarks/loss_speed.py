@@ -108,7 +108,6 @@ LINES = {
         Line("MLP step", (1024, 30), 1.2, BOTH),
         Line("ResNet-18 step", (128, 3, 32, 32), 1.02, BOTH),
         Line("compiled", (1024, 10), None, BOTH),
-        Line("compiled", (65_536, 1000), None, BOTH),
     ],
     "cpu": [
         Line("eager", (8192, 10), 3.0),
