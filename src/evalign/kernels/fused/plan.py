@@ -152,7 +152,7 @@ class CallPlan:
         rest = (*places, classes, *kind, rows, columns, 0 if narrow else adjacent)
         self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
         # Nothing is summed over rows here, so there are registers for more threads.
-        warps = columns // 256 if wide else max(1, columns // 512)
+        warps = max(1, columns // 256)
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))

@@ -38,9 +38,6 @@ def whole_rows(
     own = partial + tl.program_id(0).to(tl.int64) * (5 * CLASSES + 2)
     right = tl.zeros([ROWS, COLUMNS], compute)
     wrong = tl.zeros([ROWS, COLUMNS], compute)
-    actual = tl.zeros([ROWS, COLUMNS], compute)
-    hard = tl.zeros([ROWS, COLUMNS], compute)
-    hard_right = tl.zeros([ROWS, COLUMNS], compute)
     crosses = tl.zeros([ROWS, 1], compute)
     counts = tl.zeros([ROWS, 1], compute)
     odd = column.to(compute)
@@ -97,26 +94,44 @@ def whole_rows(
         wrong += tl.where(column == y, 0, h) * share
         if ROWS == 1:  # no other program adds to `own`, so the order is that of the loop
             tl.atomic_add(own + y, mine * share, mask=known, sem="relaxed")
-            tl.atomic_add(own + 2 * CLASSES + y, w, mask=known, sem="relaxed")
-            if CROSS_ENTROPY:
-                tl.atomic_add(own + 3 * CLASSES + y, w, mask=known & (one == y), sem="relaxed")
-                tl.atomic_add(own + 4 * CLASSES + one, w, mask=one < CLASSES, sem="relaxed")
         else:
-            if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
-                labelled = tl.where(column == one, w, 0)
-                hard += labelled
-                hard_right += tl.where(column == y, labelled, 0)
             right += tl.where(column == y, mine * share, 0)
-            actual += tl.where(column == y, w, 0)
     c = tl.arange(0, COLUMNS)
     tl.store(own + CLASSES + c, tl.sum(wrong, 0), mask=c < CLASSES)
     if ROWS > 1:
         tl.store(own + c, tl.sum(right, 0), mask=c < CLASSES)
+    tl.store(own + 5 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
+    tl.store(own + 5 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
+    # Labels are counted once the registers of the other sums are free.
+    tl.debug_barrier()
+    actual = tl.zeros([ROWS, COLUMNS], compute)
+    hard = tl.zeros([ROWS, COLUMNS], compute)
+    hard_right = tl.zeros([ROWS, COLUMNS], compute)
+    for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
+        image = tile // tiles
+        s = (tile - image * tiles) * ROWS + tl.arange(0, ROWS)[:, None]
+        live = s < size
+        r = image * size + s
+        y, w, known = target_and_weight(
+            target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
+        )
+        one = tl.load(stats + 4 * n + r, mask=live, other=0).to(tl.int32)
+        if ROWS == 1:
+            tl.atomic_add(own + 2 * CLASSES + y, w, mask=known, sem="relaxed")
+            if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
+                tl.atomic_add(own + 3 * CLASSES + y, w, mask=known & (one == y), sem="relaxed")
+                there = (one >= 0) & (one < CLASSES)
+                tl.atomic_add(own + 4 * CLASSES + one, w, mask=there, sem="relaxed")
+        else:
+            actual += tl.where(column == y, w, 0)
+            if CROSS_ENTROPY:
+                labelled = tl.where(column == one, w, 0)
+                hard += labelled
+                hard_right += tl.where(column == y, labelled, 0)
+    if ROWS > 1:
         tl.store(own + 2 * CLASSES + c, tl.sum(actual, 0), mask=c < CLASSES)
         tl.store(own + 3 * CLASSES + c, tl.sum(hard_right, 0), mask=c < CLASSES)
         tl.store(own + 4 * CLASSES + c, tl.sum(hard, 0), mask=c < CLASSES)
-    tl.store(own + 5 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
-    tl.store(own + 5 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
 
 
 @triton.jit
