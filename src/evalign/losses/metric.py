@@ -106,7 +106,7 @@ class MetricLoss(AdditiveLoss):
     def of_rows(self, rows: GivenRows) -> Tensor:
         if route(self, rows) == "loss":
             check_temperature(type(self).__name__, self.temperature)
-            return whole_loss(self, rows, self.settings())
+            return whole_loss(self, rows, KernelSettings(self.temperature))
         with full_precision(rows.logits):
             value = self.loss_from_sums(self.sums_of(rows))
             return value.to(torch.promote_types(rows.logits.dtype, torch.float32))
@@ -115,11 +115,7 @@ class MetricLoss(AdditiveLoss):
         check_temperature(type(self).__name__, self.temperature)
         if route(self, rows) == "core":
             return super().sums_of(rows)
-        return (kernel_sums(rows, self.settings()).soft,)
-
-    def settings(self) -> KernelSettings:
-        """How the kernels make memberships."""
-        return KernelSettings(self.temperature)
+        return (kernel_sums(rows, KernelSettings(self.temperature)).soft,)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         tau = self.threshold
