@@ -95,18 +95,18 @@ class RunningConfusion(nn.Module):
     def with_hard(self, soft: Confusion, hard: Confusion | None) -> tuple[Confusion, Confusion]:
         """Add the batch to both averages, of soft and of hard labels."""
         parts = _parts(soft, hard)
-        given = torch.cat([part.flatten() for part in parts])
-        now, m = given.detach(), self.momentum
+        now, m = torch.cat([part.flatten() for part in parts]).detach(), self.momentum
         before, seen = self._ready(now), self.seen
         # The total of a batch of finite sums is positive unless it has no rows.
         counts = (soft.total.detach().sum() != 0) & now.sum().isfinite()
         sums = keep(self, "sums", torch.where(counts, before.lerp(now, m), before))
         seen = keep(self, "seen", torch.where(counts, seen + m * (1 - seen), seen))
         # Before any batch counts there is no average; a first one that is NaN is visible.
-        mean = torch.where(seen == 0, now, sums / seen)
-        point = mean + (given - now)  # NaN of the batch is visible
-        sizes = [part.numel() for part in parts]
-        return _confusion(point.split(sizes), soft), _confusion(mean.split(sizes), soft, hard)
+        mean = torch.where(seen == 0, now, sums / seen).split([part.numel() for part in parts])
+        batch = iter(soft.tensors())
+        # NaN of the batch is visible.
+        point = _confusion(mean, soft).map(lambda x: x + _gradient_alone(next(batch)))
+        return point, _confusion(mean, soft, hard)
 
     def hard_average(self, like: Confusion) -> Confusion:
         """The average of hard labels so far, in the shapes of another Confusion."""
@@ -164,6 +164,10 @@ class RunningConfusion(nn.Module):
         if self.sums is None and not (traced() or self.seen.is_meta) and self.seen > 0:
             self.reset()  # an average of nothing would be too small, and its slopes too steep
             warnings.warn(WITHOUT_SUMS, UserWarning, stacklevel=2)
+
+
+def _gradient_alone(x: Tensor) -> Tensor:
+    return x - x.detach()
 
 
 def _parts(soft: Confusion, hard: Confusion | None) -> list[Tensor]:

@@ -177,7 +177,8 @@ class Objective:
             return ""
         value = one.value(*self._confusion(confusions[scores.argmax()])).item()
         others = ", ".join(each.text for each in self.constraints if each is not one)
-        return f"{others!r} is possible with {one.given} {'up' if one.at_least else 'down'} to {value:.4g}."
+        up_to = "up to" if one.at_least else "down to"
+        return f"{others!r} is possible with {one.given} {up_to} {value:.4g}."
 
     def mixed(self, confusions: Tensor, share: Tensor) -> Tensor:
         """(1 − share)·metric − share·(smooth violation of the bounds); NaN becomes −∞."""

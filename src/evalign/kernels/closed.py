@@ -119,13 +119,17 @@ def slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
     if form.average == "micro":
         total = total.expand_as(tp).sum()
         tp, predicted, actual = (x.sum().expand_as(x) for x in (tp, predicted, actual))
-    negatives, rejected = total - actual, total - predicted
-    tn, masses = negatives - predicted + tp, (tp, predicted, actual, negatives, rejected)
     by_tp, by_predicted = 0.0, 0.0
     for q in (form.first, form.second):
-        if q is not None:
-            under = sum(k * x for k, x in zip(q[2:], masses, strict=True) if k)
-            score = (q.tp * tp + q.tn * tn) / under
-            by_tp = by_tp + (q.tp + q.tn - q.by_tp * score) / under
-            by_predicted = by_predicted - (q.tn + (q.by_predicted - q.by_rejected) * score) / under
+        if q is not None:  # linear in the four sums: tn = total − actual − predicted + tp
+            over = q.tp + q.tn, -q.tn, -q.tn, q.tn
+            under = q.by_tp, q.by_predicted - q.by_rejected, q.by_actual - q.by_negatives
+            under = *under, q.by_negatives + q.by_rejected
+            above, below = (
+                sum(k * x for k, x in zip(each, (tp, predicted, actual, total), strict=True) if k)
+                for each in (over, under)
+            )
+            score = above / below
+            by_tp = by_tp + (over[0] - under[0] * score) / below
+            by_predicted = by_predicted + (over[1] - under[1] * score) / below
     return weight * by_tp, weight * by_predicted

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch
-from evalign.core.confusion import Confusion
+from evalign.core.confusion import Confusion, count_rows
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
 from evalign.kernels import cpu
@@ -41,20 +41,16 @@ class KernelSums(NamedTuple):
 
 def kernel_sums(rows: GivenRows, settings: KernelSettings) -> KernelSums:
     """The sums of rows with class indices, by the kernel of their device."""
-    flat: Any = _SoftSums.apply(rows.logits, rows, settings)
-    classes = rows.logits.shape[1]
-    tp, predicted, actual, hard_tp, hard_predicted, (cross, number) = flat.split(
-        [classes] * 5 + [2]
-    )
-    actual, number = actual.detach(), number.detach()
+    of: Any = _SoftSums.apply(rows.logits, rows, settings)
+    tp, predicted, cross, actual, hard_tp, hard_predicted, number = of
     total = actual.sum()
-    hard = Confusion(hard_tp.detach(), hard_predicted.detach(), actual, total, rows=number)
+    hard = Confusion(hard_tp, hard_predicted, actual, total)
     return KernelSums(Confusion(tp, predicted, actual, total, rows=number), hard, cross)
 
 
 class _SoftSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: KernelSettings) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: KernelSettings) -> tuple[Tensor, ...]:
         # The temperature and the shift may be changed in place before the backward pass.
         shift = None if settings.shift is None else settings.shift.clone()
         ctx.settings = settings._replace(temperature=settings.temperature.clone(), shift=shift)
@@ -62,34 +58,35 @@ class _SoftSums(torch.autograd.Function):
         if logits.is_cuda:
             from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
-            sums, *of_rows = fused.soft_sums(rows, ctx.settings)
+            flat, *of_rows = fused.soft_sums(rows, ctx.settings)
+            sums, (cross, number) = flat[:-2].view(5, -1), flat[-2:]
         else:
             ctx.batch = _batch(rows)
             step = settings.temperature.item(), shift, settings.factor
-            of_classes, cross, of_rows = cpu.forward(*ctx.batch, *step)
-            number = (ctx.batch[2] > 0).sum()
-            sums = torch.cat([of_classes.flatten(), torch.stack([cross, number]).double()])
+            sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
+            number = count_rows(ctx.batch[2])
         ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)
-        return sums
+        tp, predicted, *fixed = sums.unbind()
+        ctx.mark_non_differentiable(*fixed, number)
+        return tp, predicted, cross, *fixed, number
 
     @staticmethod
     def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:
-        (of_sums,) = of
+        of_tp, of_predicted, of_cross, *_ = of
         logits, target, weight, *of_rows = ctx.saved_tensors
         settings: KernelSettings = ctx.settings
         rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # a gradient that will be differentiated again
-            return _by_core(rows, settings, of_sums), None, None
+            return _by_core(rows, settings, of[:3]), None, None
         if logits.is_cuda:
             from evalign.kernels import fused
 
+            of_sums = torch.cat([of_tp, of_predicted, of_cross.expand(2)])
             return fused.gradient_of_sums(rows, settings, of_rows, of_sums), None, None
-        of_tp, of_predicted, *_ = of_sums[:-2].view(5, -1)
-        slopes = of_tp, of_predicted, of_sums[-2].item()
-        step = settings.temperature.item(), tuple(of_rows)
         batch: tuple[Tensor, Tensor, Tensor] = ctx.batch
-        cross = settings.shift, settings.factor
-        gradient = cpu.backward(*batch, *step, *slopes, *cross)
+        step = settings.temperature.item(), tuple(of_rows)
+        slopes = of_tp, of_predicted, of_cross.item()
+        gradient = cpu.backward(*batch, *step, *slopes, settings.shift, settings.factor)
         return gradient.view_as(logits), None, None
 
 
@@ -106,17 +103,17 @@ def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     return logits, target.reshape(shape), weight.reshape(shape)
 
 
-def _by_core(rows: GivenRows, settings: KernelSettings, of_sums: Tensor) -> Tensor:
+def _by_core(rows: GivenRows, settings: KernelSettings, slopes: tuple[Tensor, ...]) -> Tensor:
     """The gradient with a graph, from the reference."""
     with full_precision(rows.logits):
         batch = Batch.of(rows)
         soft = membership.of_batch("MetricLoss", batch, temperature=settings.temperature)
         c = Confusion.from_membership(batch, soft)
-        sums, slopes = [c.tp, c.predicted], list(of_sums.split(len(c.tp))[:2])
+        sums = [c.tp, c.predicted]
         if settings.shift is not None:
             moved = replace(batch, given=batch.logits + settings.shift.to(batch.logits))
             mean = batch.mean(moved.log_probabilities(), torch.neg, settings.factor)
-            sums, slopes = [*sums, mean.sum.double()], [*slopes, of_sums[-2]]
+            sums.append(mean.sum.double())
         # The slopes depend on the logits too, but not in this gradient.
-        (gradient,) = torch.autograd.grad(sums, rows.logits, slopes, create_graph=True)
+        (gradient,) = torch.autograd.grad(sums, rows.logits, slopes[: len(sums)], create_graph=True)
     return gradient

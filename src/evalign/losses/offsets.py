@@ -28,7 +28,8 @@ def half_skilled(counts: Tensor, *, matrix: bool = False) -> Confusion:
     Counts are those of classes (C,), or of the absence and presence of labels (L, 2). The total
     is 1.
     """
-    shares = positive(counts) / positive(counts).sum(-1, keepdim=True)
+    shares = positive(counts)
+    shares = shares / shares.sum(-1, keepdim=True)
     if counts.ndim == 2:
         shares = shares[:, 1]
         return Confusion(_right(shares), shares, shares, torch.ones_like(shares), multilabel=True)

@@ -190,7 +190,9 @@ def test_bad_settings_and_batches(settings, message):
         MetricLoss("f1", **{"momentum": 0.1, **settings})
     loss = MetricLoss("f1_macro", momentum=0.1)
     loss(*next(batches()))
-    with pytest.raises(ValueError, match=r"MetricLoss must keep the classes and the metric of the b"):
+    with pytest.raises(
+        ValueError, match=r"MetricLoss must keep the classes and the metric of the b"
+    ):
         loss(torch.randn(5, 4, dtype=torch.float64), torch.zeros(5, dtype=torch.int64))
 
 
