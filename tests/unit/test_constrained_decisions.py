@@ -100,11 +100,11 @@ def test_bounds_that_exclude_each_other_say_what_is_possible():
     bounds = "recall[2] >= 0.9, predicted_rate[2] <= 0.05"
     logits, y = problem(3, 60)
     side = r"'recall\[2\] >= 0.9' is possible with predicted_rate\[2\] down to (0\.\d+)\."
-    for scores, labels in ((logits, y), (logits, one_hot(y, 3).bool())):
+    for labels, task in ((y, None), (one_hot(y, 3), "multilabel")):
         with pytest.raises(ValueError, match=side) as caught:
-            fit_decision(scores, labels, metric="f1_macro", constraint=bounds)
+            fit_decision(logits, labels, task=task, metric="f1_macro", constraint=bounds)
         least = float(re.search(side, str(caught.value))[1])
-        ranked = scores[:, 2] - scores[:, :2].amax(1) if labels.ndim == 1 else scores[:, 2]
+        ranked = logits[:, 2] - logits[:, :2].amax(1) if labels.ndim == 1 else logits[:, 2]
         cut = ranked[y == 2].sort().values[int(0.1 * (y == 2).sum())]
         assert 0.05 < least <= (ranked >= cut).double().mean() + SAME
 

@@ -44,7 +44,7 @@ def kernel_sums(rows: GivenRows, settings: KernelSettings) -> KernelSums:
     of: Any = _SoftSums.apply(rows.logits, rows, settings)
     tp, predicted, cross, actual, hard_tp, hard_predicted, number = of
     total = actual.sum()
-    hard = Confusion(hard_tp, hard_predicted, actual, total)
+    hard = Confusion(hard_tp, hard_predicted, actual, total, rows=number)
     return KernelSums(Confusion(tp, predicted, actual, total, rows=number), hard, cross)
 
 
