@@ -50,7 +50,9 @@ def kernel_sums(rows: GivenRows, settings: KernelSettings) -> KernelSums:
 
 class _SoftSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: KernelSettings) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, logits: Tensor, rows: GivenRows, settings: KernelSettings
+    ) -> tuple[Tensor, ...]:
         # The temperature and the shift may be changed in place before the backward pass.
         shift = None if settings.shift is None else settings.shift.clone()
         ctx.settings = settings._replace(temperature=settings.temperature.clone(), shift=shift)

@@ -145,10 +145,8 @@ class AlignedLoss(MetricLoss):
         like = half_skilled(self.counts, matrix=self.metric.needs_matrix)
         return torch.where(seen == 0, torch.nan, self.metric(self.running.hard_average(like)))
 
-    def of_rows(self, rows: GivenRows) -> Tensor:
+    def whole(self, rows: GivenRows) -> Tensor:
         self._check(rows)
-        if route(self, rows) != "loss":
-            return super().of_rows(rows)
         if self.counts is None:
             classes = 2 if rows.task == "binary" else rows.logits.shape[1]
             shape = (classes, 2) if rows.task == "multilabel" else (classes,)

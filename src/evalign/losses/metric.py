@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evalign.aggregation import Ranks, RankSum, RunningConfusion
+from evalign.aggregation import Ranks
 from evalign.core import membership
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
@@ -15,12 +15,12 @@ from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSettings, kernel_sums
-from evalign.losses.base import AdditiveLoss
+from evalign.losses.base import RunningLoss
 from evalign.losses.route import route, whole_loss
 from evalign.losses.temperature import fill_temperature, register_temperature
 
 
-class MetricLoss(AdditiveLoss):
+class MetricLoss(RunningLoss):
     r"""1 − metric of the soft confusion matrix (EAST; BtG for binary and multilabel problems).
 
     Args:
@@ -75,7 +75,7 @@ class MetricLoss(AdditiveLoss):
         ignore_index: int = -100,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(momentum, ranks, task=task, ignore_index=ignore_index, class_dim=class_dim)
         name = type(self).__name__
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
@@ -91,13 +91,6 @@ class MetricLoss(AdditiveLoss):
             allowed = "be None with per_image: the metric of an image is its own"
             require(not per_image, name, "momentum", allowed, repr(momentum))
         self.per_image = per_image
-        self.momentum = momentum
-        self.over_ranks = RankSum(ranks, name)
-        self.running = None if momentum is None else RunningConfusion(momentum, name)
-
-    @property
-    def ranks(self) -> Ranks:
-        return self.over_ranks.ranks
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
@@ -106,10 +99,14 @@ class MetricLoss(AdditiveLoss):
     def of_rows(self, rows: GivenRows) -> Tensor:
         if route(self, rows) == "loss":
             check_temperature(type(self).__name__, self.temperature)
-            return whole_loss(self, rows, KernelSettings(self.temperature))
+            return self.whole(rows)
         with full_precision(rows.logits):
             value = self.loss_from_sums(self.sums_of(rows))
             return value.to(torch.promote_types(rows.logits.dtype, torch.float32))
+
+    def whole(self, rows: GivenRows) -> Tensor:
+        """The loss as one function of a GPU."""
+        return whole_loss(self, rows, KernelSettings(self.temperature))
 
     def sums_of(self, rows: GivenRows) -> Sums:
         check_temperature(type(self).__name__, self.temperature)
@@ -132,14 +129,8 @@ class MetricLoss(AdditiveLoss):
         if self.per_image:
             return sums[0].value()
         empty = sums[0].total.sum() == 0
-        if self.learns() and self.running is not None:
-            sums = (self.running(*sums),)
-        losses = [self._loss(confusion, empty)[0] for confusion in sums]
+        losses = [self._loss(self.averaged(confusion), empty)[0] for confusion in sums]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
-
-    def of_all_ranks(self, sums: Sums) -> Sums:
-        """The sums over the ranks, in training."""
-        return self.over_ranks(sums) if self.learns() else sums
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
         soft = membership.of_batch(
