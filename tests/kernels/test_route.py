@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from evalign import AlignedLoss, MetricLoss, metrics
 from evalign.kernels import cpu
+from evalign.losses import route
 from tests import tolerances
 from tests.contract.cases import data
 from tests.kernels.agreement import random_batch
@@ -252,3 +253,15 @@ def test_subclasses_transforms_and_compilers_take_cores_path(calls):
     compiled = torch.compile(loss, fullgraph=True, backend="eager")
     assert_close(compiled(logits, target), expected, **NEAR)
     assert not calls
+
+
+@pytest.mark.parametrize("metric", ["jaccard_macro", metrics.Recall(average="macro", labels=(3,))])
+def test_large_images_one_by_one(metric, calls, monkeypatch):
+    monkeypatch.setattr(route, "LARGE", 10)
+    settings = {"per_image": True, "label_smoothing": 0.1}
+    for make in (
+        lambda: MetricLoss(metric, per_image=True),
+        lambda: AlignedLoss(metric, **settings),
+    ):
+        assert_same(make, *(rows_of("multiclass", images=True, seed=seed) for seed in range(2)))
+    assert len(calls) == 12

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from evalign.aggregation import Ranks, RunningConfusion
 from evalign.aggregation.running import keep, make_saved
@@ -17,7 +18,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
-from evalign.kernels.sums import KernelSettings, kernel_sums
+from evalign.kernels.sums import KernelSettings
 from evalign.losses.class_weights import class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import (
@@ -162,12 +163,13 @@ class AlignedLoss(MetricLoss):
         self._check(rows)
         self._move(rows.logits.device)
         way, rows = route(self, rows), self._as_to_come(rows)
-        if way == "core" or self.label_smoothing:
-            with full_precision(rows.logits):
+        with full_precision(rows.logits):
+            if way == "core":
                 return self.sums_from_batch(Batch.of(rows))
-        settings = self._settings(rows)
-        sums = kernel_sums(rows, settings)
-        return _mean(sums.cross, sums.soft, settings.factor), sums.soft, sums.hard
+            settings = self._settings(rows)
+            of_metric, sums = self.kernel_sums(rows, settings)
+            cross = self._cross_entropy(Batch.of(rows)) if self.label_smoothing else sums.cross
+        return _mean(cross, sums.soft, settings.factor), *of_metric, sums.hard
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         # Logits are widened once for both: a sum of half-precision gradients is rounded again.
@@ -175,18 +177,25 @@ class AlignedLoss(MetricLoss):
         labels = membership.hard(batch)
         hard = Confusion.from_membership(batch, labels, matrix=self.metric.needs_matrix)
         of_metric = super().sums_from_batch(batch)
+        _, factor = self._adjustment(batch.task, pixels=batch.pixels)
+        return _mean(self._cross_entropy(batch), of_metric[-1], factor), *of_metric, hard
+
+    def _cross_entropy(self, batch: Batch) -> Tensor:
+        """Its sum over the rows."""
         shift, factor = self._adjustment(batch.task, pixels=batch.pixels)
-        moved, aim, smoothing = batch, batch, self.label_smoothing
+        moved, smoothing = batch, self.label_smoothing
         if shift is not None:
             shift = shift.to(batch.logits)
             shift = shift[1] - shift[0] if batch.task == "binary" else shift
             moved = replace(batch, given=batch.logits + shift)
+        if batch.task == "multiclass" and batch.target.ndim == 1:
+            factor = None if factor is None else factor.to(moved.logits)
+            how = {"weight": factor, "label_smoothing": smoothing, "reduction": "none"}
+            return (batch.weight * F.cross_entropy(moved.logits, batch.target, **how)).sum()
         if smoothing:
             even = 1 / (batch.num_classes if batch.task == "multiclass" else 2)
-            of_class = batch.target_probabilities() if batch.task == "multiclass" else batch.target
-            aim = replace(batch, target=(1 - smoothing) * of_class + smoothing * even)
-        cross = aim.mean(moved.log_probabilities(), torch.neg, factor).sum
-        return _mean(cross, of_metric[-1], factor), *of_metric, hard
+            batch = replace(batch, target=(1 - smoothing) * batch.target + smoothing * even)
+        return batch.mean(moved.log_probabilities(), torch.neg, factor).sum
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         # One sum over the ranks for both terms.

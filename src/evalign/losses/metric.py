@@ -11,10 +11,10 @@ from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.numerics import full_precision
+from evalign.core.numerics import full_precision, safe_ratio
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels.closed import closed_form
-from evalign.kernels.sums import KernelSettings, kernel_sums
+from evalign.kernels.sums import KernelSettings, KernelSums, kernel_sums
 from evalign.losses.base import RunningLoss
 from evalign.losses.route import route, whole_loss
 from evalign.losses.temperature import fill_temperature, register_temperature
@@ -112,7 +112,18 @@ class MetricLoss(RunningLoss):
         check_temperature(type(self).__name__, self.temperature)
         if route(self, rows) == "core":
             return super().sums_of(rows)
-        return (kernel_sums(rows, KernelSettings(self.temperature)).soft,)
+        return self.kernel_sums(rows, KernelSettings(self.temperature))[0]
+
+    def kernel_sums(self, rows: GivenRows, settings: KernelSettings) -> tuple[Sums, KernelSums]:
+        """The sums of the metric by a kernel, and all sums of the batch."""
+        if not self.per_image:
+            sums = kernel_sums(rows, settings)
+            return (sums.soft,), sums
+        images = [kernel_sums(image, settings) for image in rows.images()]
+        each = [self._of_image(c, safe_ratio(c.total, c.rows)) for c, *_ in images]
+        loss, size = (torch.stack(x).sum() for x in zip(*each, strict=True))
+        sums = KernelSums(*(sum(parts) for parts in zip(*images, strict=True)))
+        return (Mean(loss, size), sums.soft), sums
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         tau = self.threshold
@@ -148,9 +159,7 @@ class MetricLoss(RunningLoss):
         def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
             c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
             size = weight.sum() / (weight > 0).sum().clamp(min=1)
-            loss, nothing = self._loss(c, c.total.sum() == 0)
-            size = torch.where(nothing, 0, size)
-            return size * loss, size, *c.tensors()
+            return *self._of_image(c, size), *c.tensors()
 
         rows = batch.given, batch.target, batch.weight
         number = max(1, batch.images)
@@ -167,6 +176,12 @@ class MetricLoss(RunningLoss):
         many = batch.task == "multilabel"
         pooled = Confusion(tp, predicted, actual, total, full, many, *rest)
         return Mean(loss, sizes.to(loss)), pooled
+
+    def _of_image(self, c: Confusion, size: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of an image times its size, and its size: 0 if it has no score."""
+        loss, nothing = self._loss(c, c.total.sum() == 0)
+        size = torch.where(nothing, 0, size)
+        return size * loss, size
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> tuple[Tensor, Tensor]:
         """The loss, and whether there is nothing to learn from these rows: then it is 0."""
