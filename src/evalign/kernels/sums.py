@@ -1,4 +1,4 @@
-"""From the rows of exclusive classes to soft sums, hard sums and a cross-entropy, differentiable.
+"""From rows to soft sums, hard sums and a cross-entropy, differentiable.
 
 The cross-entropy is that of logits + shift, with a factor for each class.
 """
@@ -14,7 +14,7 @@ from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion, count_rows
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
-from evalign.kernels import cpu
+from evalign.kernels import cpu, labels
 
 
 class KernelSettings(NamedTuple):
@@ -23,7 +23,7 @@ class KernelSettings(NamedTuple):
     Args:
         temperature: of the linear step.
         shift: what the cross-entropy adds to the logits, (C,); None for no cross-entropy.
-        factor: of each class in the cross-entropy, (C,); None for 1.
+        factor: of each class in the cross-entropy, (C,), or of a label's two, (L, 2); None for 1.
     """
 
     temperature: Tensor
@@ -40,12 +40,13 @@ class KernelSums(NamedTuple):
 
 
 def kernel_sums(rows: GivenRows, settings: KernelSettings) -> KernelSums:
-    """The sums of rows with class indices, by the kernel of their device."""
+    """The sums of rows by the kernel of their device: of labels or one logit on a CPU alone."""
     of: Any = _SoftSums.apply(rows.logits, rows, settings)
-    tp, predicted, cross, actual, hard_tp, hard_predicted, number = of
-    total = actual.sum()
-    hard = Confusion(hard_tp, hard_predicted, actual, total, rows=number)
-    return KernelSums(Confusion(tp, predicted, actual, total, rows=number), hard, cross)
+    tp, predicted, cross, actual, hard_tp, hard_predicted, total, number = of
+    many = rows.task == "multilabel"
+    shared = actual, total, None, many, None if many else number
+    soft, hard = Confusion(tp, predicted, *shared), Confusion(hard_tp, hard_predicted, *shared)
+    return KernelSums(soft, hard, cross)
 
 
 class _SoftSums(torch.autograd.Function):
@@ -62,15 +63,19 @@ class _SoftSums(torch.autograd.Function):
 
             flat, *of_rows = fused.soft_sums(rows, ctx.settings)
             sums, (cross, number) = flat[:-2].view(5, -1), flat[-2:]
+            total = sums[2].sum()
         else:
-            ctx.batch = _batch(rows)
-            step = settings.temperature.item(), shift, settings.factor
-            sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
-            number = count_rows(ctx.batch[2])
+            step, of_rows = (settings.temperature.item(), shift, settings.factor), ()
+            if rows.indices:
+                ctx.batch = _batch(rows)
+                sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
+                total, number = sums[2].sum(), count_rows(ctx.batch[2])
+            else:
+                sums, total, number, cross = labels.forward(rows, *step)
         ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)
         tp, predicted, *fixed = sums.unbind()
-        ctx.mark_non_differentiable(*fixed, number)
-        return tp, predicted, cross, *fixed, number
+        ctx.mark_non_differentiable(*fixed, total, number)
+        return tp, predicted, cross, *fixed, total, number
 
     @staticmethod
     def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:
@@ -85,10 +90,12 @@ class _SoftSums(torch.autograd.Function):
 
             of_sums = torch.cat([of_tp, of_predicted, of_cross.expand(2)])
             return fused.gradient_of_sums(rows, settings, of_rows, of_sums), None, None
+        temperature = settings.temperature.item()
+        slopes = of_tp, of_predicted, of_cross.item(), settings.shift, settings.factor
+        if not rows.indices:
+            return labels.backward(rows, temperature, *slopes), None, None
         batch: tuple[Tensor, Tensor, Tensor] = ctx.batch
-        step = settings.temperature.item(), tuple(of_rows)
-        slopes = of_tp, of_predicted, of_cross.item()
-        gradient = cpu.backward(*batch, *step, *slopes, settings.shift, settings.factor)
+        gradient = cpu.backward(*batch, temperature, tuple(of_rows), *slopes)
         return gradient.view_as(logits), None, None
 
 
@@ -113,7 +120,9 @@ def _by_core(rows: GivenRows, settings: KernelSettings, slopes: tuple[Tensor, ..
         c = Confusion.from_membership(batch, soft)
         sums = [c.tp, c.predicted]
         if settings.shift is not None:
-            moved = replace(batch, given=batch.logits + settings.shift.to(batch.logits))
+            shift = settings.shift.to(batch.logits)
+            shift = shift[1] - shift[0] if batch.task == "binary" else shift
+            moved = replace(batch, given=batch.logits + shift)
             mean = batch.mean(moved.log_probabilities(), torch.neg, settings.factor)
             sums.append(mean.sum.double())
         # The slopes depend on the logits too, but not in this gradient.

@@ -149,7 +149,7 @@ class AlignedLoss(MetricLoss):
     def whole(self, rows: GivenRows) -> Tensor:
         self._check(rows)
         if self.counts is None:
-            classes = 2 if rows.task == "binary" else rows.logits.shape[1]
+            classes = _classes(rows)
             shape = (classes, 2) if rows.task == "multilabel" else (classes,)
             self.counts = self.running.seen.new_zeros(shape)
             self.offsets = self.counts.new_zeros(classes)
@@ -274,7 +274,7 @@ class AlignedLoss(MetricLoss):
     def _settings(self, rows: GivenRows) -> KernelSettings:
         shift, factor = self._adjustment(rows.task, pixels=rows.pixels)
         if shift is None:  # before the first batch
-            shift = self.temperature.new_zeros(rows.logits.shape[1])
+            shift = self.temperature.new_zeros(_classes(rows))
         return KernelSettings(self.temperature, shift, factor)
 
     def _move(self, device: torch.device) -> None:
@@ -284,7 +284,7 @@ class AlignedLoss(MetricLoss):
 
     def _check(self, rows: GivenRows) -> None:
         """Check that shares and weights fit the number of classes."""
-        number = 2 if rows.task == "binary" else rows.logits.shape[1]
+        number = _classes(rows)
         pairs = rows.task == "multilabel"
         weight = self.class_weight
         if isinstance(weight, Tensor):
@@ -318,6 +318,11 @@ class AlignedLoss(MetricLoss):
             )
         make_saved(self, state_dict, prefix, *LEARNED)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _classes(rows: GivenRows) -> int:
+    """The number of classes, or of labels."""
+    return 2 if rows.task == "binary" else rows.logits.shape[1]
 
 
 def _masses(c: Confusion) -> Tensor:

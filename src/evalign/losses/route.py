@@ -3,10 +3,11 @@
 | way    | what a kernel computes            | for                                               |
 | ------ | --------------------------------- | ------------------------------------------------- |
 | "loss" | the loss, forward and backward    | a GPU, and metrics in closed form                 |
-| "sums" | the sums of the Confusions        | class indices, in eager mode                      |
+| "sums" | the sums of the Confusions        | the same for other metrics; a CPU                 |
 | "core" | nothing: torch, as the reference  | everything else, such as graphs of a compiler     |
 """
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -49,7 +50,11 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
         return "core"
     if logits.is_cuda and _whole(loss, rows):
         return "loss"
-    return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
+    if rows.task == "multiclass":
+        return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
+    # The kernel of labels divides nothing by zero, but 0·∞ is NaN there.
+    finite = not logits.is_cuda and math.isfinite(logits.detach().sum(dtype=torch.float64))
+    return "sums" if finite and target.dtype in _INTEGERS | _FLOATS else "core"
 
 
 def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
