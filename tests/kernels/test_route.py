@@ -314,3 +314,6 @@ def test_large_images_one_by_one(metric, calls, monkeypatch):
     ):
         assert_same(make, *(rows_of("multiclass", images=True, seed=seed) for seed in range(2)))
     assert len(calls) == 12
+    for task in ("binary", "multilabel"):
+        make = lambda: MetricLoss("f1_macro", per_image=True, task=task)  # noqa: B023, E731
+        assert_same(make, rows_of(task, images=True))

@@ -188,5 +188,6 @@ def _confusion(
     else:
         tp, predicted, rows = rest[0], rest[1], None
         full = None if full is None else rest[2].view_as(full)
-    shapes = zip((tp, predicted, actual, total), soft.tensors(), strict=False)
-    return Confusion(*(x.view_as(like) for x, like in shapes), full, soft.multilabel, rows)
+    tp, predicted = tp.view_as(soft.tp), predicted.view_as(soft.tp)
+    actual, total = actual.view_as(soft.actual), total.view_as(soft.total)
+    return Confusion(tp, predicted, actual, total, full, soft.multilabel, rows)

@@ -1,4 +1,4 @@
-"""Metrics with a closed form, which a kernel of a GPU can differentiate.
+"""Metrics with a closed form, whose slopes need no autograd: by a kernel of a GPU, or `slopes`.
 
 Most metrics are averages over classes of quotients of linear functions of a class's sums: the
 kernel has their coefficients. `core.metrics` is the reference.

@@ -5,6 +5,7 @@ Each label is a binary problem at the threshold ½. By symmetry H(p) = 1 − H(1
 """
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -79,7 +80,7 @@ def forward(
             terms = (present + absent).mul_(u.abs().neg_().exp_().log1p_())
             of.append(terms.addcmul_(absent, u.relu()).addcmul_(present, u.neg().relu_()))
         parts.append(torch.stack([this.summed(x, labels=labels) for x in of]))
-    tp, fp, actual, negatives, right, wrong, *rest = sum(parts)
+    tp, fp, actual, negatives, right, wrong, *rest = reduce(torch.add, parts)
     cross = actual.new_zeros(()) if shift is None else rest.pop().sum()
     sums, total = [tp, tp + fp, actual, right, right + wrong], actual + negatives
     if labels:

@@ -200,8 +200,9 @@ class RunningLoss(AdditiveLoss):
 
     def averaged(self, confusion: Confusion) -> Confusion:
         """The average over batches, in training."""
-        learns = self.running is not None and self.learns()
-        return self.running(confusion) if learns else confusion
+        if self.running is None or not self.learns():
+            return confusion
+        return self.running(confusion)
 
 
 class MeanLoss(AdditiveLoss):

@@ -1,6 +1,8 @@
 """Any metric of the confusion matrix as a loss."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
@@ -120,9 +122,12 @@ class MetricLoss(RunningLoss):
             sums = kernel_sums(rows, settings)
             return (sums.soft,), sums
         images = [kernel_sums(image, settings) for image in rows.images()]
-        each = [self._of_image(c, safe_ratio(c.total, c.rows)) for c, *_ in images]
+        each = []
+        for c, *_ in images:
+            assert c.rows is not None  # `route` says so
+            each.append(self._of_image(c, safe_ratio(c.total, c.rows)))
         loss, size = (torch.stack(x).sum() for x in zip(*each, strict=True))
-        sums = KernelSums(*(sum(parts) for parts in zip(*images, strict=True)))
+        sums = KernelSums(*(reduce(add, parts) for parts in zip(*images, strict=True)))
         return (Mean(loss, size), sums.soft), sums
 
     def sums_from_batch(self, batch: Batch) -> Sums:

@@ -49,9 +49,8 @@ def with_pseudo_rows(c: Confusion, counts: Tensor) -> Confusion:
     mass = torch.where(c.total == 0, 1, c.total)
     pseudo = half_skilled(counts, matrix=c.full is not None)
     pairs = zip(c.tensors(), pseudo.tensors(), strict=True)
-    parts = [x.lerp(mass * y, PSEUDO_ROWS) for x, y in pairs]
-    full = None if c.full is None else parts.pop()
-    return Confusion(*parts, full, c.multilabel)
+    tp, predicted, actual, total, *full = (x.lerp(mass * y, PSEUDO_ROWS) for x, y in pairs)
+    return Confusion(tp, predicted, actual, total, *full[:1], multilabel=c.multilabel)
 
 
 def metric_offsets(metric: Metric, c: Confusion, counts: Tensor) -> Tensor:

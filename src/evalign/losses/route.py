@@ -43,7 +43,8 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
     here = logits.device.type in DEVICES and target.device == logits.device
     learned = loss.temperature.requires_grad or (weight is not None and weight.requires_grad)
     # One image at a time pays if it is large.
-    fits = not loss.per_image or rows.shape[1:].numel() >= LARGE
+    large = rows.task != "multilabel" and rows.shape[1:].numel() >= LARGE
+    fits = large or not loss.per_image
     # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
     fits &= logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
     if not (plain and here and fits) or learned or loss.metric.needs_matrix:
