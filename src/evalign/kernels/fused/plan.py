@@ -30,7 +30,7 @@ from evalign.kernels.sums import KernelSettings
 LONGEST = 4096  # classes of a row that is kept on chip
 SUM_WARPS = 16  # of a processor at a time, where each program has sums of its own
 NARROW = 32  # classes of a row that one thread goes through
-WARPS = 64  # of a processor at a time, where nothing is summed over rows
+WARPS = 96  # of a processor at a time, where nothing is summed over rows
 LONG_ROW, LONG_COLUMNS, LONG_GRADIENT = (2048, 4), (2048, 4), (8192, 32)  # columns and warps
 LABELS = 64  # of a tile
 FINISH = 4096  # classes at a time, of the one program that ends
