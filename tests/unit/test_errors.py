@@ -161,8 +161,7 @@ FULL = {
     "row of probabilities that sums to 1.5": (
         lambda: loss(logits(4, 3), torch.full((4, 3), 0.5), task="multiclass"),
         ValueError,
-        "target of MetricLoss must hold rows of class probabilities that sum to 1. Got a row "
-        "summing to 1.5.",
+        "target of MetricLoss must hold rows of class probabilities that sum to 1. Got 1.5.",
     ),
     # Weights.
     "negative weight": (
@@ -306,17 +305,27 @@ FULL = {
     "a class index that would fill the memory": (
         lambda: Confusion.from_predictions(torch.tensor([0, 10**12]), torch.tensor([0, 1])),
         ValueError,
-        "predictions of Confusion.from_predictions must hold class indices below 67108864 (as "
-        "num_classes is not given). Got 1000000000000.",
+        "num_classes of Confusion.from_predictions must be given where a class below the largest "
+        "label does not occur. Got labels up to 1000000000000, of which 3 occur. A label that is "
+        "not a class is left out by ignore_index=1000000000000.",
     ),
-    "a class index whose matrix would fill the memory": (
-        lambda: Confusion.from_predictions(
-            torch.tensor([0, 1]), torch.tensor([0, 10**5]), matrix=True
-        ),
+    "sparse logits": (
+        lambda: loss(logits(4, 3).to_sparse(), LABELS),
         ValueError,
-        "target of Confusion.from_predictions must hold class indices below 8192 (as num_classes "
-        "is not given). Got 100000. Number the classes from 0 to 8191, or leave such rows out by "
-        "ignore_index=100000.",
+        "logits of MetricLoss must be dense, and neither complex nor uint64. Got torch.float32 in "
+        "torch.sparse_coo.",
+    ),
+    "complex labels": (
+        lambda: loss(logits(4, 3), LABELS * 1j),
+        ValueError,
+        "target of MetricLoss must be dense, and neither complex nor uint64. Got torch.complex64 "
+        "in torch.strided.",
+    ),
+    "labels beyond int64": (
+        lambda: loss(logits(4, 3), LABELS.to(torch.uint64)),
+        ValueError,
+        "target of MetricLoss must be dense, and neither complex nor uint64. Got torch.uint64 "
+        "in torch.strided.",
     ),
     "float labels whose positives are ignored": (
         lambda: Confusion.from_logits(logits(4), torch.ones(4), ignore_index=1),

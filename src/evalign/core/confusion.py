@@ -1,7 +1,6 @@
 """The confusion matrix, soft or hard, stored as the sums that metrics need."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,11 +10,15 @@ from torch import Tensor
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
 from evalign.core.checks import checked, complaint, refuse_masked, require, thresholds_tensor
+from evalign.core.class_report import ClassReport
 from evalign.core.numerics import full_precision, sum_dtype
-from evalign.core.rows import Task, check_task, check_types, per_row
-from evalign.core.values import check_indices, check_weights, signed, weight_tensor
-
-MOST_COUNTS = 2**26  # half a gigabyte of counts: more must be asked for by num_classes
+from evalign.core.rows import Task, check_task, per_row
+from evalign.core.values import (
+    check_indices,
+    check_weights,
+    label_tensor,
+    weight_tensor,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +162,6 @@ class Confusion:
             [1.0, 0.0, 0.0]
         """
         owner = "Confusion.from_logits"
-        check_types(owner, logits, target, sample_weight)
         membership.check_step(owner, heaviside, temperature)
         if threshold is not None:
             threshold = thresholds_tensor(owner, "threshold", threshold)
@@ -232,15 +234,17 @@ class Confusion:
     ) -> "Confusion":
         """The hard confusion of predicted labels, as exact counts in float64.
 
-        Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
-        one, at least 2; always 2 with `task="binary"`); bool or float 0/1 of shape (N, L, ...) are
-        multilabel, and so are integers 0/1 with `task="multilabel"`.
+        Integer labels of one shape are classes; bool or float 0/1 of shape (N, L, ...) are
+        multilabel, and so are integers 0/1 with `task="multilabel"`. True labels equal to
+        `ignore_index` are left out. Without `num_classes` every class up to the largest has to
+        occur (or there are 2), so that a mark for "no label", such as 255, is no class.
         """
         owner = "Confusion.from_predictions"
-        refuse_masked(owner, "predictions", predictions)
-        refuse_masked(owner, "target", target)
         check_task(owner, task)
-        predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
+        predictions, target = labels = [
+            label_tensor(owner, name, given)
+            for name, given in {"predictions": predictions, "target": target}.items()
+        ]
         same, got = predictions.shape == target.shape, tuple(predictions.shape)
         allowed = f"have the shape of target, {tuple(target.shape)}"
         require(same, owner, "predictions", allowed, got, "Pass labels, e.g. logits.argmax(1).")
@@ -253,8 +257,8 @@ class Confusion:
             with checked():
                 scores = predictions.to(dtype), target.to(dtype)
                 batch = as_batch(owner, *scores, task="multilabel", **rows)
-            for name, labels in {"predictions": batch.logits, "target": batch.target}.items():
-                hard = bool(((labels == 0) | (labels == 1)).all())
+            for name, values in {"predictions": batch.logits, "target": batch.target}.items():
+                hard = bool(((values == 0) | (values == 1)).all())
                 cure = f"Pass labels, e.g. {name} > 0.5; predictions come first."
                 require(hard, owner, name, "hold 0 and 1 only", "other values", cure)
             return cls.from_membership(batch, batch.logits)
@@ -267,7 +271,7 @@ class Confusion:
         if task == "binary":
             require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
             num_classes = 2
-        true, predicted, size = _as_indices(target, predictions, num_classes, ignore_index, matrix)
+        predicted, true, size = _as_indices(*labels, num_classes, ignore_index)
         zeros, full = weight.new_zeros(size), None
         actual = zeros.index_add(0, true, weight)
         if matrix:
@@ -281,26 +285,46 @@ class Confusion:
             full=full,
         )
 
+    def report(self, classes: Sequence[object] | None = None) -> ClassReport:
+        """Precision, recall, F1 and counts of each class, as a table.
+
+        Args:
+            classes: the names of the classes, in the order of their indices.
+
+        Examples:
+            >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+            >>> print(c.report(["ham", "spam"]))
+            class   precision      recall          f1     correct   predicted        true
+            ham         1.000       0.500       0.667           1           1           2
+            spam        0.500       1.000       0.667           1           2           1
+        """
+        return ClassReport.of(self, classes)
+
+    def __str__(self) -> str:
+        return str(self.report())
+
 
 def _as_indices(
-    target: Tensor, predictions: Tensor, num_classes: int | None, ignore_index: int, matrix: bool
+    predictions: Tensor, target: Tensor, num_classes: int | None, ignore_index: int
 ) -> tuple[Tensor, Tensor, int]:
     """Flat class indices, 0 where ignored, and the number of classes: by default, those seen."""
     owner, ignored = "Confusion.from_predictions", target == ignore_index
     flat = {}
-    for name, labels in {"target": target, "predictions": predictions}.items():
+    for name, labels in {"predictions": predictions, "target": target}.items():
         if labels.is_floating_point():
             cure = "Pass labels, e.g. logits.argmax(1) or target.long()."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         flat[name] = labels.long().masked_fill(ignored, 0).flatten()
-    source = "num_classes"
     if num_classes is None:
-        source = "as num_classes is not given"
-        largest = max([1, *(int(labels.amax()) for labels in flat.values() if labels.numel())])
-        num_classes = min(largest + 1, math.isqrt(MOST_COUNTS) if matrix else MOST_COUNTS)
+        seen = torch.cat([flat["target"], flat["predictions"]]).unique()
+        num_classes = max([2, *(seen[-1:] + 1).tolist()])
+        got = f"labels up to {num_classes - 1}, of which {len(seen)} occur"
+        allowed = "be given where a class below the largest label does not occur"
+        cure = f"A label that is not a class is left out by ignore_index={num_classes - 1}."
+        require(num_classes in (2, len(seen)), owner, "num_classes", allowed, got, cure)
     for name, labels in flat.items():
-        check_indices(owner, name, labels, num_classes, source)
-    return flat["target"], flat["predictions"], num_classes
+        check_indices(owner, name, labels, num_classes, "num_classes")
+    return flat["predictions"], flat["target"], num_classes
 
 
 def count_rows(weight: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Warnings about input that is valid but ambiguous, and how to write each meaning.
 
-The task follows from shapes and dtypes alone, so none of this is an error.
+The task follows from shapes and dtypes alone, so none of this is an error. Only logits that are
+probabilities are: see `rows`.
 """
 
 import sys
@@ -9,7 +10,7 @@ import warnings
 import torch
 from torch import Tensor
 
-LIKE_ONE = 2e-2  # largest deviation of a row of probabilities from a sum of 1, in half precision
+LIKE_ONE = 1e-3  # largest deviation of a row of probabilities from a sum of 1
 ENOUGH_ROWS = 20  # fewer rows may have one label each by chance
 
 
@@ -58,18 +59,10 @@ def warn_of_one_hot(
         warn(text, kind)
 
 
-def warn_of_probabilities(owner: str, logits: Tensor) -> None:
-    """Warn about rows (N, C, ...) that are positive and sum to 1."""
-    if rows_of_probabilities(logits.detach().movedim(1, -1).flatten(0, -2)):
-        warn(
-            f"The logits of {owner} look like probabilities: every row is positive and sums to 1. "
-            "Pass what the network returns before its softmax, or logits = probabilities.log()."
-        )
-
-
 def rows_of_probabilities(values: Tensor) -> bool:
     """Whether rows (R, C) look like probabilities: positive, summing to 1, not all the same."""
     if not values.numel() or values.amin() < 0:
         return False
     sums = values.sum(1, dtype=torch.promote_types(values.dtype, torch.float32))
-    return bool(((sums - 1).abs() < LIKE_ONE).all()) and not bool((values == values[:1]).all())
+    off = max(LIKE_ONE, torch.finfo(values.dtype).eps)
+    return bool(((sums - 1).abs() < off).all()) and not bool((values == values[:1]).all())

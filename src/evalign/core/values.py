@@ -11,8 +11,32 @@ CURE = "A weight of 0 leaves a row out."
 
 def signed(labels: Tensor) -> Tensor:
     """Unsigned labels as int64: compared with -100, torch would match a uint8 of 156."""
-    unsigned = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+    unsigned = (torch.uint8, torch.uint16, torch.uint32)
     return labels.long() if labels.dtype in unsigned else labels
+
+
+def check_kind(owner: str, argument: str, tensor: Tensor) -> None:
+    """Check that a tensor is dense and of a dtype whose values can be compared."""
+    ok = tensor.layout == torch.strided and not tensor.is_complex() and tensor.dtype != torch.uint64
+    allowed = "be dense, and neither complex nor uint64"
+    require(ok, owner, argument, allowed, f"{tensor.dtype} in {tensor.layout}")
+
+
+def label_tensor(owner: str, argument: str, labels: object) -> Tensor:
+    """Labels, or 0 and 1, as a tensor whose values can be read; unsigned ones as int64."""
+    refuse_masked(owner, argument, labels)
+    tensor = torch.as_tensor(labels)
+    check_kind(owner, argument, tensor)
+    require(not tensor.is_meta, owner, argument, "hold values", "a meta tensor")
+    return signed(tensor)
+
+
+def refuse(
+    wrong: Tensor, values: Tensor, owner: str, argument: str, allowed: str, cure: str = ""
+) -> None:
+    """Name the first of the values that are wrong."""
+    if bool(wrong.any()):
+        raise ValueError(complaint(owner, argument, allowed, values[wrong][0].item(), cure))
 
 
 def check_indices(
@@ -41,44 +65,29 @@ def cure_of_label(got: float, num_classes: int) -> str:
 def check_labels(owner: str, labels: Tensor, declared: bool) -> None:
     """Check that labels are 0 or 1, or probabilities if the task was declared."""
     if declared and labels.is_floating_point():
-        allowed, cure = "hold probabilities from 0 to 1", ""
-        wrong = labels[~((labels >= 0) & (labels <= 1))]
-    else:
-        allowed = "hold 0 and 1 only"
-        wrong = labels[(labels != 0) & (labels != 1)]
-        cure = (
-            'If these are probabilities, say so: task="multiclass" for a row of class '
-            'probabilities per example, task="binary" or "multilabel" for one per label.'
-        )
-    if wrong.numel():
-        got = wrong[0].item()
-        if got in (-1, 255) or not labels.is_floating_point():
-            cure = cure_of_label(got, 2)
-        raise ValueError(complaint(owner, "target", allowed, got, cure))
+        allowed = "hold probabilities from 0 to 1"
+        return refuse(~((labels >= 0) & (labels <= 1)), labels, owner, "target", allowed)
+    wrong = (labels != 0) & (labels != 1)
+    cure = (
+        'If these are probabilities, say so: task="multiclass" for a row of class '
+        'probabilities per example, task="binary" or "multilabel" for one per label.'
+    )
+    got = labels[wrong][:1].tolist()
+    if got and (got[0] in (-1, 255) or not labels.is_floating_point()):
+        cure = cure_of_label(got[0], 2)
+    return refuse(wrong, labels, owner, "target", "hold 0 and 1 only", cure)
 
 
 def check_sums(owner: str, target: Tensor, ignore_index: int) -> None:
     """Check that rows of class probabilities, in the last dimension, sum to 1."""
     sums = target.sum(-1)[~(target == ignore_index).any(-1)].float()
-    wrong = sums[(sums - 1).abs() > 0.01]  # bfloat16 probabilities are off by up to 0.004 each
-    if wrong.numel():
-        allowed = "hold rows of class probabilities that sum to 1"
-        raise ValueError(complaint(owner, "target", allowed, f"a row summing to {wrong[0]:g}"))
-
-
-def check_finite(owner: str, logits: Tensor) -> None:
-    wrong = logits[~logits.isfinite()]
-    if wrong.numel():
-        cure = "The network has diverged or its input holds such values."
-        raise ValueError(complaint(owner, "logits", "be finite", wrong[0].item(), cure))
+    wrong = (sums - 1).abs() > 0.01  # bfloat16 probabilities are off by up to 0.004 each
+    refuse(wrong, sums, owner, "target", "hold rows of class probabilities that sum to 1")
 
 
 def check_weights(owner: str, weight: Tensor) -> None:
-    """Check that weights are finite and not negative."""
-    wrong = weight[~((weight >= 0) & weight.isfinite())]
-    if wrong.numel():
-        allowed = "be finite and not negative"
-        raise ValueError(complaint(owner, "sample_weight", allowed, wrong[0].item(), CURE))
+    wrong = ~((weight >= 0) & weight.isfinite())
+    refuse(wrong, weight, owner, "sample_weight", "be finite and not negative", CURE)
 
 
 def weight_tensor(owner: str, sample_weight: object) -> Tensor:
