@@ -236,7 +236,7 @@ FULL = {
         lambda: MetricLoss("f1_marco"),
         ValueError,
         "metric of MetricLoss must be a name of metrics.names(). Got 'f1_marco'. Did you mean "
-        '"f1_macro"?',
+        "'f1_macro'?",
     ),
     "metric that returns a vector": (
         lambda: MetricLoss(lambda c: c.tp),

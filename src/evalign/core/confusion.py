@@ -55,11 +55,11 @@ class Confusion:
 
     @property
     def fn(self) -> Tensor:
-        return self.fp.flip(-1) if self._two else self.actual - self.tp
+        return self.fp.flip(-1) if self.two else self.actual - self.tp
 
     @property
     def tn(self) -> Tensor:
-        return self.tp.flip(-1) if self._two else self.negatives - self.fp
+        return self.tp.flip(-1) if self.two else self.negatives - self.fp
 
     @property
     def negatives(self) -> Tensor:
@@ -73,13 +73,18 @@ class Confusion:
         For exclusive classes it is a difference of predictions, not total − predicted. It has to be
         exactly 0 if all rows are predicted as one class, and those two sums differ by rounding.
         """
-        if self._two:
+        if self.two:
             return self.predicted.flip(-1)
         total = self.total if self.multilabel else self.predicted.sum()
         return total - self.predicted
 
     @property
-    def _two(self) -> bool:
+    def size(self) -> str:
+        """How many classes or labels, in words."""
+        return f"{self.num_classes} {'labels' if self.multilabel else 'classes'}"
+
+    @property
+    def two(self) -> bool:
         """Whether there are exactly two exclusive classes.
 
         The sums of the other class then keep digits that a difference of sums loses: a float32
@@ -101,11 +106,11 @@ class Confusion:
         return self.tp.shape[0]
 
     def __add__(self, other: "Confusion") -> "Confusion":
-        sides = [(c.num_classes, "labels" if c.multilabel else "classes") for c in (self, other)]
-        if sides[0] != sides[1]:
-            got = " and ".join(f"{number} {kind}" for number, kind in sides)
-            cure = "Pass num_classes and task where they are made."
-            raise ValueError(complaint("Confusion", "both sides of +", "agree", got, cure))
+        got, cure = (
+            f"{self.size} and {other.size}",
+            "Pass num_classes and task where they are made.",
+        )
+        require(self.size == other.size, "Confusion", "both sides of +", "agree", got, cure)
         mine, theirs = self._tensors(), other._tensors()
         sums = {name: mine[name] + theirs[name] for name in mine if name in theirs}
         return replace(self, **({"full": None, "rows": None} | sums))
@@ -310,7 +315,7 @@ def _as_indices(
     """Flat class indices, 0 where ignored, and the number of classes: by default, those seen."""
     owner, ignored = "Confusion.from_predictions", target == ignore_index
     flat = {}
-    for name, labels in {"predictions": predictions, "target": target}.items():
+    for name, labels in {"target": target, "predictions": predictions}.items():
         if labels.is_floating_point():
             cure = "Pass labels, e.g. logits.argmax(1) or target.long()."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))

@@ -81,13 +81,11 @@ class OfClass(Metric):
 
     def __call__(self, c: Confusion) -> Tensor:
         index, stem, last = self.index, self.metric.stem, c.num_classes - 1
-        kind = "labels" if c.multilabel else "classes"
         if index is None:
-            index, binary = 1, c.num_classes == 2 and not c.multilabel
-            allowed = f"say which of the {c.num_classes} {kind} it is about"
+            index, allowed = 1, f"say which of the {c.size} it is about"
             cure = f'Use "{stem}_macro" for their mean, or "{stem}[{last}]" for one of them.'
-            require(binary, self.owner, "constraint", allowed, f'"{stem}"', cure)
-        allowed = f"be about one of the {kind} 0 to {last}"
+            require(c.two, self.owner, "constraint", allowed, f'"{stem}"', cure)
+        allowed = f"be about one of the {c.size} from 0 to {last}"
         require(index <= last, self.owner, "constraint", allowed, f'"{self.name}"')
         return self.metric.score(c)[index]
 
