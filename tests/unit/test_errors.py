@@ -430,16 +430,6 @@ FULL = {
         "logits of LogitAdjustedLoss must belong to mutually exclusive classes. Got a multilabel "
         "task.",
     ),
-    "delta of the linear step": (
-        lambda: heaviside.linear(logits(4).sigmoid(), 0.5, delta=0.5),
-        ValueError,
-        "delta of linear must lie between 0 and 0.5. Got 0.5.",
-    ),
-    "k of the sigmoid step": (
-        lambda: heaviside.sigmoid(logits(4).sigmoid(), 0.5, k=0.0),
-        ValueError,
-        "k of sigmoid must be positive. Got 0.0.",
-    ),
     # Confusion.
     "predictions of another shape": (
         lambda: Confusion.from_predictions(logits(4, 3), LABELS),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evalign.core.batch import Batch
 from evalign.core.checks import check_temperature, require
-from evalign.core.heaviside import sigmoid, tempered
+from evalign.core.heaviside import tempered
 from evalign.core.numerics import beside, upcast
 
 Step = Callable[[Tensor, Tensor], Tensor]
@@ -102,6 +102,6 @@ def step(heaviside: Heaviside, temperature: float | Tensor) -> Step:
     def logistic(p: Tensor, tau: Tensor) -> Tensor:
         # A sigmoid sharper than the rounding of p is a step already, and k must not overflow.
         t = beside(temperature, p).clamp(min=torch.finfo(p.dtype).eps)
-        return sigmoid(p, tau, k=2 / t)
+        return torch.sigmoid(2 / t * (p - tau))
 
     return logistic

@@ -524,7 +524,6 @@ def test_metric_of_a_scorer_name_is_the_scorer(name):
     ("name", "cure"),
     [
         ("f1_marco", " Did you mean 'f1_macro'?"),
-        ("macro_f1", " Did you mean 'f1_macro'?"),
         ("balanced_acuracy", " Did you mean 'balanced_accuracy'?"),
         ("expected_cost", " Did you mean 'expected_cost[[0, 1], [5, 0]]'?"),
         ("", ""),
