@@ -13,8 +13,9 @@ from evalign.core import heaviside
 LABELS = torch.tensor([0, 1, 2, 1])
 COLD = "0.4 is the softest step; small values approach a hard one."
 DECLARE = (
-    'If these are probabilities, say so: task="multiclass" for a row of class probabilities per '
-    'example, task="binary" or "multilabel" for one per label.'
+    "Leave out rows without a label by ignore_index. If these are probabilities, say so: "
+    'task="multiclass" for a row of class probabilities per example, task="binary" or '
+    '"multilabel" for one per label.'
 )
 NO_EXAMPLES = "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
 
@@ -111,14 +112,14 @@ FULL = {
     "label too large": (
         lambda: loss(logits(4, 3), torch.tensor([0, 1, 7, 2])),
         ValueError,
-        "target of MetricLoss must hold class indices below 3 (the size of logits' dimension 1). "
+        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension 1). "
         "Got 7. Number the classes from 0 to 2, or leave such rows out by ignore_index=7.",
     ),
     "negative label": (
         lambda: loss(logits(4, 3), torch.tensor([0, -1, 1, 2])),
         ValueError,
-        "target of MetricLoss must hold class indices of at least 0. Got -1. Number the classes "
-        "from 0 to 2, or leave such rows out by ignore_index=-1.",
+        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension 1). "
+        "Got -1. Number the classes from 0 to 2, or leave such rows out by ignore_index=-1.",
     ),
     "classes in the last dimension": (
         lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
@@ -140,8 +141,7 @@ FULL = {
     "binary label 2": (
         lambda: loss(logits(4), LABELS, metric="f1"),
         ValueError,
-        "target of MetricLoss must hold 0 and 1 only. Got 2. Number the classes from 0 to 1, or "
-        "leave such rows out by ignore_index=2.",
+        f"target of MetricLoss must hold 0 and 1 only. Got 2. {DECLARE}",
     ),
     "undeclared probability of a label": (
         lambda: loss(logits(4, 3), torch.full((4, 3), 0.75)),
@@ -334,9 +334,9 @@ FULL = {
         "target, which holds them. Got 1. Mark what to leave out by another value, such as -100.",
     ),
     "probabilities in the place of true labels": (
-        lambda: Confusion.from_predictions(torch.ones(4, 3).bool(), torch.full((4, 3), 0.7)),
+        lambda: Confusion.from_predictions(torch.ones(4, 3).bool(), torch.full((4, 3), 0.75)),
         ValueError,
-        "target of Confusion.from_predictions must hold 0 and 1 only. Got other values. "
+        "target of Confusion.from_predictions must hold 0 and 1 only. Got 0.75. "
         "Pass labels, e.g. target > 0.5; predictions come first.",
     ),
     "five classes as a binary task": (
@@ -557,7 +557,7 @@ PARTS = {
     "prediction out of range": (
         lambda: Confusion.from_predictions(torch.tensor([0, 7]), LABELS[:2], num_classes=3),
         ValueError,
-        ["predictions of Confusion.from_predictions must", "below 3", "Got 7."],
+        ["predictions of Confusion.from_predictions must", "from 0 to 2", "Got 7."],
     ),
     "logits instead of multilabel predictions": (
         lambda: Confusion.from_predictions(logits(4, 3), torch.zeros(4, 3)),

@@ -17,6 +17,7 @@ from evalign.core.values import (
     check_indices,
     check_weights,
     label_tensor,
+    refuse,
     weight_tensor,
 )
 
@@ -29,11 +30,8 @@ class Confusion:
 
     A binary problem has two classes, the negative one first. In a multilabel problem every label
     is a binary problem of its own: the vectors hold its positive class, and `total` has an entry
-    per label. The d × d matrix (rows true) is kept only when asked for: without it a Confusion of
-    100,000 classes is three vectors.
-
-    A soft Confusion of exclusive classes also holds its number of rows of positive weight, which
-    tells the mass of one row. A hard one does not need it.
+    per label. The d × d matrix (rows true) is kept only when asked for. A soft Confusion of
+    exclusive classes also holds its number of rows of positive weight.
 
     Examples:
         >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
@@ -70,13 +68,11 @@ class Confusion:
     def rejected(self) -> Tensor:
         """The mass predicted as another class, fn + tn.
 
-        For exclusive classes it is a difference of predictions, not total − predicted. It has to be
-        exactly 0 if all rows are predicted as one class, and those two sums differ by rounding.
+        Of exclusive classes the total is that of the predictions: it differs by rounding.
         """
         if self.two:
             return self.predicted.flip(-1)
-        total = self.total if self.multilabel else self.predicted.sum()
-        return total - self.predicted
+        return (self.total if self.multilabel else self.predicted.sum()) - self.predicted
 
     @property
     def size(self) -> str:
@@ -85,11 +81,7 @@ class Confusion:
 
     @property
     def two(self) -> bool:
-        """Whether there are exactly two exclusive classes.
-
-        The sums of the other class then keep digits that a difference of sums loses: a float32
-        membership near 1 says little about its complement.
-        """
+        """Whether there are two exclusive classes: sums of the other keep a complement's digits."""
         return not self.multilabel and self.tp.shape[-1] == 2
 
     @property
@@ -196,21 +188,18 @@ class Confusion:
         if batch.task == "binary":
             soft = torch.stack([1 - soft, soft], -1)
         soft = batch.weight.unsqueeze(1) * soft
-        full = None
         if batch.task == "multiclass" and batch.target.ndim == 1:
             of_target = soft.gather(1, batch.target.unsqueeze(1)).squeeze(1)
             tp = _sum_by_class(of_target, batch)
             actual = _sum_by_class(batch.weight, batch)
-            if matrix:
-                full = _sum_by_class(soft, batch)
+            full = _sum_by_class(soft, batch) if matrix else None
         else:
             target = batch.target_probabilities()
             tp = (target * soft).sum(0, dtype=dtype)
             actual = (target * batch.weight.unsqueeze(1)).sum(0, dtype=dtype)
-            if matrix:
-                full = target.T.to(dtype) @ soft.to(dtype)
+            full = target.T.to(dtype) @ soft.to(dtype) if matrix else None
         # The total is the sum of `actual`, so that a batch of one class has exactly 0 negatives.
-        predicted, rows = soft.sum(0, dtype=dtype), count_rows(batch.weight)
+        predicted, rows = soft.sum(0, dtype=dtype), (batch.weight > 0).sum(dtype=dtype)
         return cls(tp, predicted, actual, actual.sum(), full, rows=rows)
 
     @classmethod
@@ -246,7 +235,7 @@ class Confusion:
         """
         owner = "Confusion.from_predictions"
         check_task(owner, task)
-        predictions, target = labels = [
+        predictions, target = [
             label_tensor(owner, name, given)
             for name, given in {"predictions": predictions, "target": target}.items()
         ]
@@ -263,32 +252,26 @@ class Confusion:
                 scores = predictions.to(dtype), target.to(dtype)
                 batch = as_batch(owner, *scores, task="multilabel", **rows)
             for name, values in {"predictions": batch.logits, "target": batch.target}.items():
-                hard = bool(((values == 0) | (values == 1)).all())
                 cure = f"Pass labels, e.g. {name} > 0.5; predictions come first."
-                require(hard, owner, name, "hold 0 and 1 only", "other values", cure)
+                wrong = (values != 0) & (values != 1)
+                refuse(wrong, values, owner, name, "hold 0 and 1 only", cure)
             return cls.from_membership(batch, batch.logits)
 
+        if task == "binary":
+            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
+            num_classes = 2
         weight = (target != ignore_index).to(dtype)
         if sample_weight is not None:
             check_weights(owner, sample_weight)
             weight = weight * per_row(owner, "sample_weight", sample_weight, target.shape)
-        weight = weight.flatten()
-        if task == "binary":
-            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
-            num_classes = 2
-        predicted, true, size = _as_indices(*labels, num_classes, ignore_index)
-        zeros, full = weight.new_zeros(size), None
-        actual = zeros.index_add(0, true, weight)
+        predicted, true, size = _as_indices(predictions, target, num_classes, ignore_index)
+        weight, zeros = weight.flatten(), weight.new_zeros(size)
+        tp = zeros.index_add(0, true, weight * (predicted == true))
+        actual, full = zeros.index_add(0, true, weight), None
         if matrix:
             cells = weight.new_zeros(size**2).index_add(0, true * size + predicted, weight)
             full = cells.view(size, size)
-        return cls(
-            tp=zeros.index_add(0, true, weight * (predicted == true)),
-            predicted=zeros.index_add(0, predicted, weight),
-            actual=actual,
-            total=actual.sum(),
-            full=full,
-        )
+        return cls(tp, zeros.index_add(0, predicted, weight), actual, actual.sum(), full)
 
     def report(self, classes: Sequence[object] | None = None) -> ClassReport:
         """Precision, recall, F1 and counts of each class, as a table.
@@ -330,11 +313,6 @@ def _as_indices(
     for name, labels in flat.items():
         check_indices(owner, name, labels, num_classes, "num_classes")
     return flat["predictions"], flat["target"], num_classes
-
-
-def count_rows(weight: Tensor) -> Tensor:
-    """The number of rows of positive weight, in the dtype of the sums."""
-    return (weight > 0).sum(dtype=sum_dtype(weight))
 
 
 def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:

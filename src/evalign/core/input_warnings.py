@@ -17,13 +17,9 @@ ENOUGH_ROWS = 20  # fewer rows may have one label each by chance
 def warn(text: str, kind: type[Warning] = UserWarning) -> None:
     """Warn at the line that called evalign, past the frames of evalign and torch."""
     level, frame = 2, sys._getframe(1)
-    while frame is not None and _inside(frame.f_globals.get("__name__", "")):
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in ("evalign", "torch"):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, kind, stacklevel=level)
-
-
-def _inside(module: str) -> bool:
-    return module.partition(".")[0] in ("evalign", "torch")
 
 
 def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -51,12 +47,12 @@ def warn_of_one_hot(
     ones = (target == 1).sum(1)
     many = ones.numel() >= ENOUGH_ROWS
     if many and bool((ones == 1).all()) and bool(((target == 0) | (target == 1)).all()):
-        text = (
+        warn(
             f"Every row of the {name} of {owner} holds exactly one 1, like one-hot classes, "
             f"but is read as multilabel, by its shape. Pass {name}.argmax(1) if these are "
-            f"classes{else_pass}."
+            f"classes{else_pass}.",
+            kind,
         )
-        warn(text, kind)
 
 
 def rows_of_probabilities(values: Tensor) -> bool:

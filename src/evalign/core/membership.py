@@ -28,10 +28,7 @@ def binary(
     temperature: float | Tensor = 0.2,
     heaviside: Heaviside = "linear",
 ) -> Tensor:
-    """Membership in the positive class, H(σ(z), τ) (BtG eq. 6), or in each label of (R, L).
-
-    There is one threshold, or one per label.
-    """
+    """Membership in the positive class, H(σ(z), τ) (BtG eq. 6), or in each label of (R, L)."""
     p = upcast(logits).sigmoid()
     return step(heaviside, temperature)(p, beside(threshold, p))
 
@@ -43,10 +40,6 @@ def multiclass(
 
     τ is the mean of the two largest probabilities, so H exceeds ½ for the argmax alone. It is a
     function of the logits, and its gradient flows.
-
-    Examples:
-        >>> multiclass(torch.tensor([[2.0, 1.0, 0.0]]), temperature=1e-6).round()
-        tensor([[1., 0., 0.]])
     """
     p = upcast(logits).softmax(-1)
     tau = p.topk(2, dim=-1).values.mean(-1, keepdim=True)

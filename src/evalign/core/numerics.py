@@ -14,15 +14,10 @@ Weights = TypeVar("Weights", Tensor, np.ndarray[Any, Any])
 
 
 def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Tensor:
-    """numerator / denominator, and `fill` where the denominator is not positive.
+    """numerator / denominator, and `fill` where the denominator is below `ZERO`.
 
-    The denominator is replaced before the division: selecting only afterwards would leave the
-    0/0 in the graph, and its gradient is NaN. A denominator below `ZERO` counts as zero, because
-    its slope overflows there. NaN is not a zero and stays visible.
-
-    Examples:
-        >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
-        tensor([0.5000, 0.0000])
+    It is replaced before the division: selecting only afterwards would leave 0/0 in the graph,
+    whose gradient is NaN. NaN itself is not a zero and stays visible.
     """
     zero = denominator < ZERO
     return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
@@ -40,12 +35,14 @@ def part_of(whole: Tensor, part: Tensor) -> Tensor:
 def with_mean_one(weight: Weights) -> Weights:
     """Scale weights so that the nonzero ones have mean 1.
 
-    They are divided by the largest first, because their sum might overflow.
+    Examples:
+        >>> with_mean_one(torch.tensor([0.0, 1e38, 3e38]))
+        tensor([0.0000, 0.5000, 1.5000])
     """
     x: Any = weight  # all of this is the same for both kinds of array
     if not x.any():
         return weight
-    x = x / x.max()
+    x = x / x.max()  # their sum might overflow
     return x / x[x > 0].mean()
 
 
@@ -72,13 +69,8 @@ def full_precision(like: Tensor) -> AbstractContextManager:
 
 
 def beside(value: float | Tensor, like: Tensor) -> Tensor:
-    """A number or tensor with the dtype and device of `like`.
-
-    A number is filled in on the device: `torch.as_tensor` would copy it there and synchronise.
-    """
-    if isinstance(value, Tensor):
-        return value.to(like)
-    return torch.full((), value, dtype=like.dtype, device=like.device)
+    """A number or tensor with the dtype and device of `like`, without a copy that synchronises."""
+    return value.to(like) if isinstance(value, Tensor) else like.new_full((), value)
 
 
 def moved(buffer: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:

@@ -87,17 +87,10 @@ def as_rows(
     class_dim: int | None = None,
     look: bool = True,
 ) -> GivenRows:
-    """Check the rows and infer the task. Errors name the `owner`.
+    """Check rows of the shapes above, with a weight per row or per example, and infer the task.
 
-    Args:
-        owner: the function or class that errors name.
-        logits: in any of the shapes above.
-        target: in the matching shape.
-        task: None infers it.
-        sample_weight: one weight per row or per example.
-        ignore_index: the target of rows that do not count; 0 and 1 among class indices only.
-        class_dim: the dimension of the classes; None is 1, with a warning if it is ambiguous.
-        look: look for likely mistakes.
+    Errors name the `owner`. A `class_dim` of None is 1, with a warning if it is ambiguous. `look`
+    looks for likely mistakes.
     """
     check_types(owner, logits, target, sample_weight)
     check_task(owner, task)
@@ -227,10 +220,8 @@ def per_row(owner: str, argument: str, values: Tensor, shape: torch.Size) -> Ten
         return values
     if values.shape == shape[:1]:
         return values.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
-    allowed = f"have shape {tuple(shape[:1])}"
-    if len(shape) > 1:
-        allowed += f" or {tuple(shape)}"
-    raise ValueError(complaint(owner, argument, allowed, given))
+    shapes = dict.fromkeys([f"{tuple(shape[:1])}", f"{tuple(shape)}"])
+    raise ValueError(complaint(owner, argument, f"have shape {' or '.join(shapes)}", given))
 
 
 def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:

@@ -34,22 +34,13 @@ def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> fl
 
     With probability 1 − `failure`, every entry of the confusion matrix of `rows` random rows is
     within this distance of the population's.
-
-    Examples:
-        >>> round(confusion_error(1024, 10), 4)
-        0.0636
     """
     require(rows > 0, "confusion_error", "rows", "be positive", rows)
     return math.sqrt(_log_term("confusion_error", num_classes, failure) / (2 * rows))
 
 
 def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int:
-    """EAST Theorem 5.8 solved for n: the fewest rows with `confusion_error` ≤ `error`.
-
-    Examples:
-        >>> rows_needed(0.05, 10)
-        1659
-    """
+    """EAST Theorem 5.8 solved for n: the fewest rows with `confusion_error` ≤ `error`."""
     require(0 < error < math.inf, "rows_needed", "error", "be positive and finite", error)
     term = _log_term("rows_needed", num_classes, failure)
     # A fraction, because the square of a small error is 0 in floating point.
@@ -117,10 +108,6 @@ def linear_lipschitz(threshold: float, *, delta: float = 0.2) -> float:
 
     By BtG Theorem 4.2 it also bounds the entries of the binary soft confusion matrix, scaled to
     sum to 1, as functions of the probabilities.
-
-    Examples:
-        >>> linear_lipschitz(0.5)
-        1.2
     """
     require(0 < delta < 0.5, "linear_lipschitz", "delta", "lie between 0 and 0.5", delta)
     return _steepest("linear_lipschitz", threshold, height=delta, inner=0.5, outer=0.5)
@@ -153,12 +140,7 @@ def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float
 
 
 def shannon_equitability(counts: Sequence[float] | Tensor) -> float:
-    """Normalised entropy of the class shares: 1 if balanced, near 0 if one class dominates.
-
-    Examples:
-        >>> round(shannon_equitability([9, 1]), 3)
-        0.469
-    """
+    """Normalised entropy of the class shares: 1 if balanced, near 0 if one class dominates."""
     q = numbers(counts)
     ok = q.ndim == 1 and len(q) > 1 and bool((q >= 0).all()) and 0 < q.sum().item() < math.inf
     allowed = "hold a count for each of at least two classes"

@@ -34,9 +34,10 @@ def label_tensor(owner: str, argument: str, labels: object) -> Tensor:
 def refuse(
     wrong: Tensor, values: Tensor, owner: str, argument: str, allowed: str, cure: str = ""
 ) -> None:
-    """Name the first of the values that are wrong."""
+    """Name the first of the values that are wrong, in the cure too as {got}."""
     if bool(wrong.any()):
-        raise ValueError(complaint(owner, argument, allowed, values[wrong][0].item(), cure))
+        got = values[wrong][0].item()
+        raise ValueError(complaint(owner, argument, allowed, got, cure.format(got=got)))
 
 
 def check_indices(
@@ -47,19 +48,15 @@ def check_indices(
     source: str = "the size of logits' dimension 1",
 ) -> None:
     """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
-    wrong = labels[(labels < 0) | (labels >= num_classes)]
-    if wrong.numel():
-        got = int(wrong.amax())
-        allowed = f"hold class indices below {num_classes} ({source})"
-        allowed = allowed if got >= num_classes else "hold class indices of at least 0"
-        cure = cure_of_label(got, num_classes) if argument != "predictions" else ""
-        raise ValueError(complaint(owner, argument, allowed, got, cure))
+    wrong = (labels < 0) | (labels >= num_classes)
+    allowed = f"hold class indices from 0 to {num_classes - 1} ({source})"
+    cure = cure_of_label("{got}", num_classes) if argument != "predictions" else ""
+    refuse(wrong, labels, owner, argument, allowed, cure)
 
 
-def cure_of_label(got: float, num_classes: int) -> str:
-    """The cure for a true label that is not one of the classes."""
+def cure_of_label(got: object, num_classes: int) -> str:
     classes = f"Number the classes from 0 to {num_classes - 1}"
-    return f"{classes}, or leave such rows out by ignore_index={got:g}."
+    return f"{classes}, or leave such rows out by ignore_index={got}."
 
 
 def check_labels(owner: str, labels: Tensor, declared: bool) -> None:
@@ -67,14 +64,12 @@ def check_labels(owner: str, labels: Tensor, declared: bool) -> None:
     if declared and labels.is_floating_point():
         allowed = "hold probabilities from 0 to 1"
         return refuse(~((labels >= 0) & (labels <= 1)), labels, owner, "target", allowed)
-    wrong = (labels != 0) & (labels != 1)
     cure = (
-        'If these are probabilities, say so: task="multiclass" for a row of class '
-        'probabilities per example, task="binary" or "multilabel" for one per label.'
+        "Leave out rows without a label by ignore_index. If these are probabilities, say so: "
+        'task="multiclass" for a row of class probabilities per example, task="binary" or '
+        '"multilabel" for one per label.'
     )
-    got = labels[wrong][:1].tolist()
-    if got and (got[0] in (-1, 255) or not labels.is_floating_point()):
-        cure = cure_of_label(got[0], 2)
+    wrong = (labels != 0) & (labels != 1)
     return refuse(wrong, labels, owner, "target", "hold 0 and 1 only", cure)
 
 

@@ -185,7 +185,7 @@ def as_labels(
     sound = (whole == labels) & (whole >= 0) & (whole < classes)
     if read and not sound.all():
         got = labels[~sound][0].item()
-        raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure_of_label(got, classes)))
+        raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure_of_label(f"{got:g}", classes)))
     return whole.masked_fill(~sound, 0), seen.double().masked_fill(~sound, torch.nan)
 
 

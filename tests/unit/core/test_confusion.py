@@ -439,7 +439,7 @@ def test_labels_of_predictions_are_checked_on_every_device(monkeypatch):
     """A GPU, where other values are read within `checked` only, waits for these in any case."""
     monkeypatch.setattr(rows, "values_readable", lambda tensor: within_checked())
     right = torch.tensor([[1, 0], [0, 1]])
-    for task, text in (("multilabel", r"from 0 to 1\. Got 2"), ("multiclass", "indices below 2")):
+    for task, text in (("multilabel", r"from 0 to 1\. Got 2"), ("multiclass", "from 0 to 1")):
         with pytest.raises(ValueError, match=text):
             Confusion.from_predictions(right, 2 * right, task=task, num_classes=2)
 

@@ -72,7 +72,7 @@ def test_segments_by_hand():
 def test_tempered_approaches_the_step(p, tau):
     assume(abs(p - tau) > 1e-6)
     soft = heaviside.tempered(tensor(p), tau, temperature=1e-9)
-    assert soft.item() == pytest.approx(p > tau, abs=tolerances.LIMIT)
+    assert soft.item() == pytest.approx(float(p > tau), abs=tolerances.LIMIT)
 
 
 @given(probabilities, thresholds, st.floats(1e-9, 0.4))

@@ -115,8 +115,6 @@ def _takes_one_argument(function: Any) -> bool:
 class Minimize(FunctionMetric):
     """A function of a Confusion whose smaller values are better: it becomes its own loss."""
 
-    owner: str = field(default="Minimize", repr=False, compare=False)
-
     def __post_init__(self) -> None:
         super().__post_init__()
         self._settle(greater_is_better=False)
@@ -214,9 +212,8 @@ class ClassMetric(NamedMetric):
     def _counted(self, c: Confusion) -> Tensor:
         """How much each class counts: 1 or 0, or between them if it has soft predictions alone.
 
-        By default a class without true rows counts by its predicted rows of mean weight, at most 1.
-        It thus comes and goes without a jump, and counts as in scikit-learn at T → 0. No gradient
-        flows through this: it would reward never predicting a class that the batch lacks.
+        A class thus comes and goes without a jump. A gradient through this would reward never
+        predicting a class that the batch lacks.
         """
         if self.labels is not None:
             return torch.zeros_like(c.tp).index_fill(0, self._indices(c), 1)
