@@ -98,10 +98,8 @@ class Confusion:
         return self.tp.shape[0]
 
     def __add__(self, other: "Confusion") -> "Confusion":
-        got, cure = (
-            f"{self.size} and {other.size}",
-            "Pass num_classes and task where they are made.",
-        )
+        cure = "Pass num_classes and task where they are made."
+        got = f"{self.size} and {other.size}"
         require(self.size == other.size, "Confusion", "both sides of +", "agree", got, cure)
         mine, theirs = self._tensors(), other._tensors()
         sums = {name: mine[name] + theirs[name] for name in mine if name in theirs}
@@ -305,6 +303,7 @@ def _as_indices(
         flat[name] = labels.long().masked_fill(ignored, 0).flatten()
     if num_classes is None:
         seen = torch.cat([flat["target"], flat["predictions"]]).unique()
+        seen = seen[seen >= 0]
         num_classes = max([2, *(seen[-1:] + 1).tolist()])
         got = f"labels up to {num_classes - 1}, of which {len(seen)} occur"
         allowed = "be given where a class below the largest label does not occur"

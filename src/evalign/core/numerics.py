@@ -70,7 +70,9 @@ def full_precision(like: Tensor) -> AbstractContextManager:
 
 def beside(value: float | Tensor, like: Tensor) -> Tensor:
     """A number or tensor with the dtype and device of `like`, without a copy that synchronises."""
-    return value.to(like) if isinstance(value, Tensor) else like.new_full((), value)
+    if isinstance(value, Tensor):
+        return value.to(like)
+    return torch.full((), value, dtype=like.dtype, device=like.device)
 
 
 def moved(buffer: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:

@@ -44,13 +44,8 @@ Task = Literal["binary", "multiclass", "multilabel"]
 class GivenRows(NamedTuple):
     """Checked rows in their original layout: nothing copied, ignored rows not yet marked.
 
-    | task       | logits      | target                          | weight     |
-    | ---------- | ----------- | ------------------------------- | ---------- |
-    | binary     | (N, ...)    | (N, ...) probability of class 1 | (N, ...)   |
-    | multiclass | (N, C, ...) | (N, ...) indices or (N, C, ...) | (N, ...)   |
-    | multilabel | (N, L, ...) | (N, L, ...)                     | (N, ...)   |
-
-    A weight of None is 1 for every row.
+    Logits and target of a binary task are (N, ...). The weight is (N, ...); None is 1 for every
+    row.
     """
 
     task: Task
@@ -150,14 +145,12 @@ def _check_values(owner: str, rows: GivenRows, declared: bool) -> None:
 def check_finite(owner: str, rows: GivenRows) -> None:
     """Check the logits of rows that count, for padded ones may hold anything."""
     logits, counts = rows.logits, signed(rows.target) != rows.ignore_index
-    if rows.weight is not None:
-        weight = rows.weight
-        many = counts.ndim > weight.ndim
-        counts = counts & (weight.unsqueeze(1) if many else weight).bool()
-    if counts.ndim < logits.ndim:
-        counts = counts.unsqueeze(1)
+    for mask in (counts, rows.weight):
+        if mask is not None:
+            ignored = (mask == 0) if mask.ndim == logits.ndim else (mask == 0).unsqueeze(1)
+            logits = logits.masked_fill(ignored, 0)
     cure = "The network has diverged or its input holds such values."
-    refuse(~logits.isfinite() & counts, logits, owner, "logits", "be finite", cure)
+    refuse(~logits.isfinite(), logits, owner, "logits", "be finite", cure)
 
 
 def check_task(owner: str, task: str | None) -> None:
@@ -192,22 +185,23 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
 
 def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> None:
     """Check that the target holds class indices, or a value per class."""
-    shape, given, real = tuple(logits.shape), tuple(target.shape), target.is_floating_point()
-    rows, several = shape[:1] + shape[2:], task == "multiclass"
-    allowed = "have shape (N, C) or (N, C, ...), with at least 2 classes if multiclass"
-    require(len(shape) > 1 and (shape[1] > 1 or not several), owner, "logits", allowed, shape)
-    allowed = f"have the shape of logits, {shape}"
-    if several:
-        allowed = f"have shape {rows} (class indices) or {shape} (a value per class)"
-    fits = given == shape or (several and given == rows)
-    cure = "If the classes come last, pass class_dim=-1." if len(shape) > 2 else ""
-    require(fits, owner, "target", allowed, given, cure)
-    if several and (given == shape) != real:
-        allowed, got, cure = "hold integer class indices", target.dtype, "Use target.long()."
-        if not real:
-            allowed = f"be class indices of shape {rows}, or float with a value per class"
-            got = f"{target.dtype} of shape {shape}"
-            cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
+    shape, given, several = tuple(logits.shape), tuple(target.shape), task == "multiclass"
+    rows, each = shape[:1] + shape[2:], given == shape
+    if len(shape) < 2 or (several and shape[1] < 2):
+        allowed = "have shape (N, C) or (N, C, ...), with at least 2 classes if multiclass"
+        raise ValueError(complaint(owner, "logits", allowed, shape))
+    if not (each or (several and given == rows)):
+        of_classes = f"have shape {rows} (class indices) or {shape} (a value per class)"
+        allowed = of_classes if several else f"have the shape of logits, {shape}"
+        cure = "If the classes come last, pass class_dim=-1." if len(shape) > 2 else ""
+        raise ValueError(complaint(owner, "target", allowed, given, cure))
+    if several and target.is_floating_point() and not each:
+        allowed, cure = "hold integer class indices", "Use target.long()."
+        raise TypeError(complaint(owner, "target", allowed, target.dtype, cure))
+    if several and each and not target.is_floating_point():
+        allowed = f"be class indices of shape {rows}, or float with a value per class"
+        cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
+        got = f"{target.dtype} of shape {shape}"
         raise TypeError(complaint(owner, "target", allowed, got, cure))
 
 

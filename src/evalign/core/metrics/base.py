@@ -27,6 +27,7 @@ class Metric(ABC):
         bounds: the least and the greatest value it can have.
         needs_matrix: whether it reads the d × d matrix. Most read the O(classes) sums only.
         nan_if_undefined: whether NaN means that no class has a score, and not that logits are NaN.
+        double: whether float32 memberships are too coarse for it, so that losses use float64.
         inner_optimum: whether the best threshold lies between all and none. The slopes of other
             metrics, such as recall, lead to one of the ends.
     """
@@ -35,6 +36,7 @@ class Metric(ABC):
     bounds: tuple[float, float] = (-math.inf, math.inf)
     needs_matrix: bool = False
     nan_if_undefined: bool = False
+    double: bool = False
     inner_optimum: bool = True
 
     @property
@@ -148,11 +150,9 @@ class ClassMetric(NamedMetric):
         average: "binary" (class 1 of two), "macro", "micro", "weighted" by the actual mass, or
             None for the vector of scores.
         labels: the classes that count. By default, as in scikit-learn, those with true or
-            predicted rows (a class that does not occur does not pull the average down), and every
-            label of a multilabel problem. A class without true rows that is predicted softly counts
-            in an average by its number of predicted rows, at most 1; in a micro average by that
-            share of its rows, most of them true negatives. No gradient flows through how much a
-            class counts.
+            predicted rows, and every label of a multilabel problem. A class without true rows that
+            is predicted softly counts by its number of predicted rows, at most 1; in a micro
+            average by that share of its rows. No gradient flows through how much a class counts.
         zero_division: the score where it is 0/0; NaN leaves the class out of the average.
     """
 

@@ -56,9 +56,10 @@ def _surely_rejected(c: Confusion) -> Tensor:
 
 
 class NegativePredictiveValue(ClassMetric):
-    """tn / (tn + fn)."""
+    """tn / (tn + fn). A membership near 1 in float32 says little of its complement: use float64."""
 
     stem = "npv"
+    double = True
     inner_optimum = False
 
     def score(self, c: Confusion) -> Tensor:
@@ -93,11 +94,8 @@ class FBeta(ClassMetric):
     def score(self, c: Confusion) -> Tensor:
         beta = self.beta
         if isinstance(beta, Sequence):
-            allowed, got = (
-                f"be one number or one per class ({c.num_classes})",
-                f"{len(beta)} numbers",
-            )
-            require(len(beta) == c.num_classes, "FBeta", "beta", allowed, got)
+            allowed = f"be one number or one per class ({c.num_classes})"
+            require(len(beta) == c.num_classes, "FBeta", "beta", allowed, f"{len(beta)} numbers")
             beta = constant(beta, c.tp)
         square = beta**2
         return safe_ratio((1 + square) * c.tp, square * c.actual + c.predicted, self.zero_division)
@@ -136,6 +134,7 @@ class Markedness(_Skill):
     """Precision + negative predictive value − 1."""
 
     stem = "markedness"
+    double = True
     inner_optimum = False  # precision gains more by a high threshold than the other part loses
 
     def score(self, c: Confusion) -> Tensor:
