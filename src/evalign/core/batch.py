@@ -1,8 +1,8 @@
 """Bring checked rows to one form, and take means over them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,28 +14,39 @@ from evalign.core.rows import GivenRows, Task, as_rows
 from evalign.core.values import signed
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A weighted mean as its two sums, so that the rows may come in parts."""
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Sums of rows, which may come in parts."""
+
+    def __add__(self, other: Self) -> Self:
+        mine, theirs = self._tensors(), other._tensors()
+        return replace(self, **{k: mine[k] + theirs[k] if k in theirs else None for k in mine})
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Apply a function to every tensor."""
+        return replace(self, **{name: function(value) for name, value in self._tensors().items()})
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors in the order of `map`."""
+        return list(self._tensors().values())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+@dataclass(frozen=True, eq=False)
+class Mean(Summed):
+    """A weighted mean as its two sums."""
 
     sum: Tensor
     mass: Tensor
-
-    def __add__(self, other: "Mean") -> "Mean":
-        return Mean(self.sum + other.sum, self.mass + other.mass)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Mean":
-        return Mean(function(self.sum), function(self.mass))
-
-    def tensors(self) -> list[Tensor]:
-        """In the order in which `map` takes them."""
-        return [self.sum, self.mass]
 
     def value(self) -> Tensor:
         return safe_ratio(self.sum, self.mass)
 
 
-Sums = tuple[Any, ...]  # of `Mean`s and `Confusion`s: with +, map and tensors
+Sums = tuple[Any, ...]  # of `Mean`s and `Confusion`s
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """The confusion matrix, soft or hard, stored as the sums that metrics need."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from evalign.core import membership
-from evalign.core.batch import Batch, as_batch
+from evalign.core.batch import Batch, Summed, as_batch
 from evalign.core.checks import checked, complaint, refuse_masked, require, thresholds_tensor
 from evalign.core.class_report import ClassReport
 from evalign.core.numerics import full_precision, sum_dtype
@@ -23,7 +23,7 @@ from evalign.core.values import (
 
 
 @dataclass(frozen=True, eq=False)
-class Confusion:
+class Confusion(Summed):
     """True positives, predicted and actual mass of each class, and the total: sums, not means.
 
     All are float64, because metrics subtract nearly equal sums.
@@ -97,13 +97,11 @@ class Confusion:
     def num_classes(self) -> int:
         return self.tp.shape[0]
 
-    def __add__(self, other: "Confusion") -> "Confusion":
+    def __add__(self, other: Self) -> Self:
         cure = "Pass num_classes and task where they are made."
         got = f"{self.size} and {other.size}"
         require(self.size == other.size, "Confusion", "both sides of +", "agree", got, cure)
-        mine, theirs = self._tensors(), other._tensors()
-        sums = {name: mine[name] + theirs[name] for name in mine if name in theirs}
-        return replace(self, **({"full": None, "rows": None} | sums))
+        return super().__add__(other)
 
     def __radd__(self, other: int) -> "Confusion":
         """Make `sum` work, which starts with 0."""
@@ -120,18 +118,6 @@ class Confusion:
 
     def detach(self) -> "Confusion":
         return self.map(Tensor.detach)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Confusion":
-        """Apply a function to every tensor."""
-        return replace(self, **{name: function(value) for name, value in self._tensors().items()})
-
-    def tensors(self) -> list[Tensor]:
-        """The tensors in the order of `map`."""
-        return list(self._tensors().values())
-
-    def _tensors(self) -> dict[str, Tensor]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     @classmethod
     def from_logits(

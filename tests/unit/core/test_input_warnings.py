@@ -137,7 +137,7 @@ def test_no_doubts_without_values():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_probabilities_for_logits_are_refused(dtype):
-    text = r"logits of DiceLoss must be of before the softmax\. Got rows that look like probab"
+    text = r"logits of DiceLoss must be those before the softmax\. Got rows that look like probab"
     for shape, target in (((4, 3), labels(3, 4)), ((1, 3, 2, 2), labels(3, 1, 2, 2))):
         p = drawn(*shape).softmax(1).to(dtype)
         loss = DICE()

@@ -24,28 +24,26 @@ def with_averages(metric: type[ClassMetric], **settings: Any) -> dict[str, Class
     return {each.name: each for each in made}
 
 
-_WHOLE = [
+_OF_CLASSES = [
+    with_averages(per_class.Precision),
+    with_averages(per_class.Recall),
+    with_averages(per_class.Specificity),
+    with_averages(per_class.NegativePredictiveValue),
+    *(with_averages(per_class.FBeta, beta=beta) for beta in (0.5, 1.0, 2.0)),
+    with_averages(per_class.Jaccard),
+    with_averages(per_class.Informedness),
+    with_averages(per_class.Markedness),
+    with_averages(per_class.FowlkesMallows),
+]
+_OF_MATRIX = [
     matrix.Accuracy(),
     matrix.BalancedAccuracy(),
     matrix.MatthewsCorrcoef(),
-    matrix.CohenKappa(),
-    matrix.CohenKappa(weights="linear"),
-    matrix.CohenKappa(weights="quadratic"),
+    *(matrix.CohenKappa(weights=weights) for weights in (None, "linear", "quadratic")),
     matrix.GMean(),
 ]
-_NAMED: dict[str, Metric] = {
-    **{each.name: each for each in _WHOLE},
-    **with_averages(per_class.Precision),
-    **with_averages(per_class.Recall),
-    **with_averages(per_class.Specificity),
-    **with_averages(per_class.NegativePredictiveValue),
-    **with_averages(per_class.FBeta),
-    **with_averages(per_class.FBeta, beta=2.0),
-    **with_averages(per_class.FBeta, beta=0.5),
-    **with_averages(per_class.Jaccard),
-    **with_averages(per_class.Informedness),
-    **with_averages(per_class.Markedness),
-    **with_averages(per_class.FowlkesMallows),
+_NAMED: dict[str, Metric] = {each.name: each for each in _OF_MATRIX} | {
+    name: each for averages in _OF_CLASSES for name, each in averages.items()
 }
 
 
