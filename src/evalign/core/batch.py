@@ -18,7 +18,7 @@ from evalign.core.values import signed
 class Summed:
     """Sums of rows, which may come in parts."""
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, other: Any) -> Self:
         mine, theirs = self._tensors(), other._tensors()
         return replace(self, **{k: mine[k] + theirs[k] if k in theirs else None for k in mine})
 

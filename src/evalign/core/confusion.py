@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -97,7 +97,7 @@ class Confusion(Summed):
     def num_classes(self) -> int:
         return self.tp.shape[0]
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, other: "Confusion") -> "Confusion":
         cure = "Pass num_classes and task where they are made."
         got = f"{self.size} and {other.size}"
         require(self.size == other.size, "Confusion", "both sides of +", "agree", got, cure)

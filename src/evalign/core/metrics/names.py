@@ -42,8 +42,9 @@ _OF_MATRIX = [
     *(matrix.CohenKappa(weights=weights) for weights in (None, "linear", "quadratic")),
     matrix.GMean(),
 ]
-_NAMED: dict[str, Metric] = {each.name: each for each in _OF_MATRIX} | {
-    name: each for averages in _OF_CLASSES for name, each in averages.items()
+_NAMED: dict[str, Metric] = {
+    **{each.name: each for each in _OF_MATRIX},
+    **{name: each for averages in _OF_CLASSES for name, each in averages.items()},
 }
 
 
