@@ -258,10 +258,7 @@ class Confusion(Summed):
         return cls(tp, zeros.index_add(0, predicted, weight), actual, actual.sum(), full)
 
     def report(self, classes: Sequence[object] | None = None) -> ClassReport:
-        """Precision, recall, F1 and counts of each class, as a table.
-
-        Args:
-            classes: the names of the classes, in the order of their indices.
+        """Precision, recall, F1 and counts of each class, by their names in order, as a table.
 
         Examples:
             >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))

@@ -109,9 +109,9 @@ def as_rows(
         _check_values(owner, rows, declared)
         if task == "multiclass" and (look or within_checked()):
             likely = rows_of_probabilities(logits.detach().movedim(1, -1).flatten(0, -2))
-            allowed, cure = "be those before the softmax", "Leave it out, or pass probabilities.log()."
             got = "rows that look like probabilities: none is negative, and each sums to 1"
-            require(not likely, owner, "logits", allowed, got, cure)
+            cure = "Leave it out, or pass probabilities.log()."
+            require(not likely, owner, "logits", "be those before the softmax", got, cure)
         if look and task == "multilabel" and not declared:
             warn_of_one_hot(owner, target)
     return rows
