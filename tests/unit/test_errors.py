@@ -112,14 +112,14 @@ FULL = {
     "label too large": (
         lambda: loss(logits(4, 3), torch.tensor([0, 1, 7, 2])),
         ValueError,
-        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension 1). "
-        "Got 7. Number the classes from 0 to 2, or leave such rows out by ignore_index=7.",
+        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension "
+        "1). Got 7. Number the classes from 0 to 2, or leave such rows out by ignore_index=7.",
     ),
     "negative label": (
         lambda: loss(logits(4, 3), torch.tensor([0, -1, 1, 2])),
         ValueError,
-        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension 1). "
-        "Got -1. Number the classes from 0 to 2, or leave such rows out by ignore_index=-1.",
+        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension "
+        "1). Got -1. Number the classes from 0 to 2, or leave such rows out by ignore_index=-1.",
     ),
     "classes in the last dimension": (
         lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
