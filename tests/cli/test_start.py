@@ -9,6 +9,8 @@ from typing import get_args
 import pytest
 
 from evalign.cli import options
+from evalign.cli.metrics import meanings
+from evalign.core.metrics import names
 from evalign.decisions import Decision
 from evalign.recipes import RECIPES
 
@@ -39,6 +41,7 @@ COMMANDS = [
     ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
     ("fit data.csv --target y --out run --test x.doc", 2, "file 'x.doc' does not exist."),
     ("fit data.csv --out run", 2, "Missing option '--target'"),
+    ("metrics", 0, "f1_macro 2 tp / (2 tp + fp + fn)"),
     ("report nosuchfolder", 2, "'nosuchfolder' does not exist."),
 ]
 
@@ -56,6 +59,7 @@ def test_quick(tmp_path):
     for (arguments, code, words), (found, said) in zip(COMMANDS, told, strict=True):
         assert found == code, arguments
         assert words in " ".join(said.split()), arguments
+        assert "<bool>" not in said
     assert not SLOW & set(loaded)
 
 
@@ -84,6 +88,7 @@ def test_a_pipe_that_is_not_read_ends_it_without_a_word(command):
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_options_are_the_librarys():
+def test_copies_are_of_the_library():
+    assert list(meanings()) == names()
     assert sorted(get_args(options.RECIPES)) == sorted(RECIPES)
     assert get_args(options.DECISIONS) == get_args(Decision)

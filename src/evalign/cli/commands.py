@@ -60,7 +60,9 @@ def fit(
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
     quick: bool = opt.Flag("--quick", help="Preview: a sample of the rows, and quick models."),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),
-    seed: int = Option(0, min=0, max=2**31 - 1, help="Seed of the split and of training."),
+    seed: int = Option(
+        0, metavar="N", min=0, max=2**31 - 1, help="Seed of the split and of training."
+    ),
     epochs: opt.Epochs = None,
     validation: Path | None = opt.OldFile(None, help=VALIDATION, callback=table),
     test: Path | None = opt.OldFile(None, help=TEST, callback=table),
@@ -135,8 +137,10 @@ def compare(
     data: opt.Data,
     target: opt.Target,
     metric: opt.Metric = "f1_macro",
-    folds: int = Option(5, min=2, help="Number of folds of the cross-validation."),
-    seeds: int = Option(3, min=1, help="Repetitions of the cross-validation, each with new folds."),
+    folds: int = Option(5, metavar="N", min=2, help="Number of folds of the cross-validation."),
+    seeds: int = Option(
+        3, metavar="N", min=1, help="Repetitions of the cross-validation, each with new folds."
+    ),
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:

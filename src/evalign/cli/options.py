@@ -7,7 +7,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument, Context, Exit, Option
 
 from evalign.cli.errors import UsageError
 from evalign.cli.files import SUFFIXES, table, writable
@@ -51,6 +51,12 @@ def seconds(text: Any) -> float | None:
     return float(found[1]) * UNITS[found[2] or "s"]
 
 
+def show_help(context: Context, wanted: bool) -> None:
+    if wanted:
+        print(context.get_help())
+        raise Exit
+
+
 # Paths
 TABLE = "A table: .csv, .tsv (either may be .gz), .parquet or .xlsx."
 Data = Annotated[
@@ -67,9 +73,18 @@ Target = Annotated[str, Column(help="Column with the label.")]
 Weight = Annotated[str | None, Column(help="Column with a weight per row.")]
 POSITIVE = "Positive class of two (default: the last in order)."
 Positive = Annotated[str | None, Option(metavar="LABEL", help=POSITIVE)]
-Metric = Annotated[str, Option(help="Metric to optimise; `evalign metrics` lists the names.")]
-Epochs = Annotated[int | None, Option(min=1, help="Maximum number of epochs of a network.")]
+Metric = Annotated[
+    str, Option(metavar="NAME", help="Metric to optimise; `evalign metrics` lists the names.")
+]
+Epochs = Annotated[
+    int | None, Option(metavar="N", min=1, help="Maximum number of epochs of a network.")
+]
 Json = Annotated[bool, Option("--json", metavar="", help="Print one JSON object, nothing else.")]
+# In place of typer's, which shows a type.
+SHOW_HELP = Option(
+    "--help", metavar="", is_eager=True, callback=show_help, help="Show this message and exit."
+)
+Help = Annotated[bool, SHOW_HELP]
 Quiet = Annotated[bool, Option("--quiet", metavar="", help="Print errors only.")]
 
 # Help that does not fit beside its option
@@ -109,5 +124,5 @@ def reading(
     """How to read a file. `predict`, `evaluate` and `decide --rule` remember it."""
 
 
-def output(as_json: Json = False, quiet: Quiet = False) -> None:
+def output(as_json: Json = False, quiet: Quiet = False, show_help: Help = False) -> None:
     """What to print."""
