@@ -69,8 +69,14 @@ def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
+def for_a_release(path):
+    """The gallery trains networks for its plots, half of the time that all pages take."""
+    marks = pytest.mark.slow if path.parent.name == "gallery" else ()
+    return pytest.param(path, marks=marks, id=name(path))
+
+
 # One test per file, because the blocks of a page build on each other.
-@pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
+@pytest.mark.parametrize("path", map(for_a_release, PAGES + MODULES))
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fitting, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
