@@ -53,7 +53,7 @@ def asked_for(matrix, score, **how):
     return np.log(cost / gain)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", AVERAGED | WHOLE)
 def test_offsets_are_those_of_differences(name, classes):
     """They are those of scikit-learn's metric, at the Confusion of any classifier."""
