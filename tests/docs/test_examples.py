@@ -76,7 +76,7 @@ def for_a_release(path):
 
 
 # One test per file, because the blocks of a page build on each other.
-@pytest.mark.parametrize("path", map(for_a_release, PAGES + MODULES))
+@pytest.mark.parametrize("path", [for_a_release(path) for path in PAGES + MODULES])
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fitting, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
