@@ -243,7 +243,7 @@ def task_of(name):
 
 
 @pytest.mark.parametrize(
-    ("momentum", "steps"), [(0.5, 72), pytest.param(0.1, 1000, marks=pytest.mark.slow)]
+    ("momentum", "steps"), [(0.5, 48), pytest.param(0.1, 1000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("name", [*metrics.names(), COST])
 def test_offsets_come_back_after_each_class_was_predicted_alone(name, momentum, steps):
