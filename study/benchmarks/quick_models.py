@@ -19,7 +19,7 @@ import os
 import time
 import warnings
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -164,11 +164,12 @@ def scored(
 def summary(records: list[dict[str, Any]]) -> None:
     """Print the means, by size and by the number of rows of the rarest class."""
     names = list(records[0]["scores"])
-    groups = {
+    groups: dict[str, list[dict[str, Any]]] = {
         "all": records,
         **{f"{size:,} rows": [r for r in records if r["size"] == size] for size in SIZES},
         "rarest ≤ 60": [r for r in records if r["rarest"] <= 60],
     }
+    groups = {name: some for name, some in groups.items() if some}
     print("| | " + " | ".join(f"{g} ({len(rs)})" for g, rs in groups.items()) + " | seconds |")
     print("| --- |" + " --- |" * (len(groups) + 1))
     for name in names:
@@ -196,16 +197,14 @@ def main() -> None:
         summary(records)
         return
     done = {(r["dataset"], r["size"], r["split"]) for r in records}
-    tasks = [
-        (d, n, s) for n in sorted(asked.sizes, reverse=True) for d in asked.sets for s in SPLITS
-    ]
-    with (
-        ProcessPoolExecutor(asked.processes) as pool,
-        asked.out.open("a", encoding="utf-8") as file,
-    ):
-        for record in pool.map(one, [task for task in tasks if task not in done]):
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+    sizes = sorted(asked.sizes, reverse=True)  # the longest first
+    tasks = [(name, size, split) for size in sizes for name in asked.sets for split in SPLITS]
+    tasks = [task for task in tasks if task not in done]
+    with ProcessPoolExecutor(asked.processes) as pool, asked.out.open("a", encoding="utf-8") as out:
+        for future in as_completed([pool.submit(one, task) for task in tasks]):
+            record = future.result()
+            out.write(json.dumps(record) + "\n")
+            out.flush()
             print(record["dataset"], record["size"], record["split"], flush=True)
 
 
