@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch
-from evalign.core.confusion import Confusion, count_rows
+from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
 from evalign.kernels import cpu, labels
@@ -69,7 +69,7 @@ class _SoftSums(torch.autograd.Function):
             if rows.indices:
                 ctx.batch = _batch(rows)
                 sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
-                total, number = sums[2].sum(), count_rows(ctx.batch[2])
+                total, number = sums[2].sum(), (ctx.batch[2] > 0).sum(dtype=torch.float64)
             else:
                 sums, total, number, cross = labels.forward(rows, *step)
         ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.numerics import full_precision, safe_ratio
+from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSettings, KernelSums, kernel_sums
@@ -97,6 +98,11 @@ class MetricLoss(RunningLoss):
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
+
+    def rows(self, *args: Any, **settings: Any) -> GivenRows:
+        rows = super().rows(*args, **settings)
+        dtype = sum_dtype(rows.logits)
+        return rows._replace(logits=rows.logits.to(dtype)) if self.metric.double else rows
 
     def of_rows(self, rows: GivenRows) -> Tensor:
         if route(self, rows) == "loss":
