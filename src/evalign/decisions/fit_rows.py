@@ -15,7 +15,7 @@ from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_calibrated, best_expected, slacks_of
+from evalign.decisions.expected import best_calibrated, best_expected, confusion_of, slacks_of
 from evalign.decisions.inputs import (
     Scores,
     Values,
@@ -94,6 +94,7 @@ def read_rows(
     scores = as_scores(
         owner, logits, probabilities, labels, settings.task, settings.class_dim, read=read
     )
+    require(len(scores.rows) > 0, owner, "logits", "hold rows", "none")
     weight = as_weights(owner, sample_weight, scores, read=read)
     if labels is not None:
         labels, seen = as_labels(owner, labels, scores, settings.ignore_index, read=read)
@@ -139,6 +140,8 @@ def fit_rows(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
     objective.check_groups(given=groups is not None)
+    margin = rows if multilabel else rows[:, 1] - rows[:, 0]
+    beyond = (multilabel or number == 2) and bool(((margin < 0) | (margin > 1)).any())
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
@@ -167,6 +170,10 @@ def fit_rows(
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
+    argmax_score = None
+    if found.score is not None:
+        sums = confusion_of(objective, rows, rows.softmax(1), true, weight, argmax)
+        argmax_score = objective.unconstrained().scores(sums.unsqueeze(0)).item()
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule gets logits without offsets: factor·(scale·logits + own) + found offsets.
     factor = found.factor * scale
@@ -189,6 +196,8 @@ def fit_rows(
         slacks=slacks_of(objective, rows, eta, true, weight, found.gain),
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
+        argmax_score=argmax_score,
+        beyond=beyond,
     )
 
 
