@@ -21,7 +21,7 @@ def probabilities_of(logits: Tensor, *, multilabel: bool) -> Tensor:
 
 
 def scores_of(eta: Tensor, gain: Tensor, *, multilabel: bool) -> Tensor:
-    """The expected gain Σ_y η_y G[y, j] of each label j (N, C); of presence (N, L) if multilabel."""
+    """The expected gains Σ_y η_y G[y, j] of labels (N, C); of presence (N, L) if multilabel."""
     gain = gain.to(eta.device)
     if not multilabel:
         return eta @ gain

@@ -118,7 +118,7 @@ class DecisionRule:
         return scores.in_original_form(eta[..., 1] if self._multilabel else eta)
 
     def __str__(self) -> str:
-        """The rule in words: probabilities from which labels are given, or offsets of the logits."""
+        """The rule in words: from which probability on, or by which offsets of the logits."""
         names = self.classes or [f"class {place}" for place in range(len(self.gain))]
         if self._multilabel:
             pairs = zip(names, self.threshold.tolist(), strict=True)
