@@ -245,8 +245,8 @@ def test_a_rule_in_words():
     assert str(fit_decision(logits, metric="f1", decision="argmax")) == (
         "class 1 from a probability of 0.5 on"
     )
-    always = fit_decision(logits, y, metric="accuracy", constraint="predicted_rate >= 1")
-    never = fit_decision(logits, y, metric="accuracy", constraint="predicted_rate <= 0")
+    never = DecisionRule(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), "expected", "expected")
+    always = DecisionRule(torch.tensor([[0.0, 1.0], [0.0, 1.0]]), "expected", "expected")
     assert (str(always), str(never)) == ("always class 1", "never class 1")
     many = fit_decision(logits, torch.stack([y, y], 1), metric="f1_macro", classes=["a", "b"])
     assert str(many).splitlines() == [

@@ -17,9 +17,11 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.saved_rule import RULE
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import classes_second, logits_of
 from evalign.store import archive
+from evalign.store.files import read_json
 from evalign.training import TemperatureAnnealing
 
 try:
@@ -33,6 +35,7 @@ except ModuleNotFoundError as error:
     raise ImportError(text) from error
 
 Scores = dict[str, float]
+RULE_FILE = "rule.json"  # beside the weights
 
 
 class AlignedPrediction(PredictionOutput):
@@ -79,7 +82,8 @@ class AlignedTrainer(Trainer):
 
     An evaluation reports the metric of all its rows as `eval_metric`, and leaves a decision rule
     for them as `rule`; it keeps no logits. `predict` also returns `labels` by that rule and
-    `probabilities`. A checkpoint holds the loss, its annealing and the rule.
+    `probabilities`. A checkpoint holds the loss and its annealing, and wherever weights are saved,
+    the rule lies beside them as `rule.json`, which `evalign.load` opens.
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
@@ -132,8 +136,12 @@ class AlignedTrainer(Trainer):
         if self.args.gradient_accumulation_steps > 1:
             ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
         smoothing = self.args.label_smoothing_factor
-        allowed = "be 0 with a loss of one's own"
-        require(smoothing == 0, "TrainingArguments", "label_smoothing_factor", allowed, smoothing)
+        allowed, cure = (
+            "be 0 with a loss of one's own",
+            f"AlignedLoss(label_smoothing={smoothing}).",
+        )
+        name = "label_smoothing_factor"
+        require(smoothing == 0, "TrainingArguments", name, allowed, smoothing, f"Use {cure}")
         copies = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
         allowed = "give every process rows of its own, without tensor, context or sequence parallel"
         got = f"{copies} processes that share rows"
@@ -255,13 +263,18 @@ class AlignedTrainer(Trainer):
         parts = {"loss": self.loss, "annealing": self.annealing}
         return {name: part for name, part in parts.items() if part is not None}
 
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict)
+        rule = self._evaluation.saved_rule
+        if self.args.should_save and rule is not None:
+            rule.save(Path(output_dir or str(self.args.output_dir)) / RULE_FILE)
+
     # Training also continues with the state of the loss, so it is saved beside the optimiser's.
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
             tree = {name: part.state_dict() for name, part in self._stateful().items()}
-            self._evaluation.save_rule(tree)
             archive.save(Path(output_dir) / "evalign", tree)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -282,7 +295,8 @@ class AlignedTrainer(Trainer):
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
-        self._evaluation.load_rule(tree)
+        path = Path(checkpoint) / RULE_FILE
+        self._evaluation.load_rule(read_json(path, RULE) if path.exists() else {})
 
 
 class _OwnScores:
