@@ -249,9 +249,11 @@ def test_a_rule_in_words():
     always = DecisionRule(torch.tensor([[0.0, 1.0], [0.0, 1.0]]), "expected", "expected")
     assert (str(always), str(never)) == ("always class 1", "never class 1")
     many = fit_decision(logits, torch.stack([y, y], 1), metric="f1_macro", classes=["a", "b"])
-    assert str(many).splitlines() == [
-        f"{x} from a probability of {many.threshold[0]:.2g} on" for x in "ab"
+    lines = [
+        f"{name} from a probability of {at:.2g} on"
+        for name, at in zip("ab", many.threshold, strict=True)
     ]
+    assert str(many).splitlines() == lines
 
 
 @pytest.mark.parametrize("metric", ["f1_macro", "balanced_accuracy"])

@@ -10,14 +10,14 @@ from evalign.core.input_warnings import warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
-from evalign.decisions.inputs import Groups, Labels, Values, as_groups, codes_of, is_text
+from evalign.decisions.inputs import Groups, Values, as_groups, codes_of, is_text
 from evalign.decisions.rule import Decision, DecisionRule
 
 
 @torch.no_grad()
 def fit_decision(
     logits: Values | None = None,
-    y: Labels | None = None,
+    y: Values | None = None,
     *,
     probabilities: Values | None = None,
     metric: str | MetricFunction,

@@ -39,7 +39,6 @@ MOST_SHOWN = 8  # numbers of a row in an error
 ONE_ROW = "A single row has shape (1, C)."
 
 Values = Tensor | np.ndarray | list[Any]
-Labels = Values | Sequence[str]
 Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
 
 

@@ -120,31 +120,30 @@ class DecisionRule:
     def __str__(self) -> str:
         """The rule in words: from which probability on, or by which offsets of the logits."""
         names = self.classes or [f"class {place}" for place in range(len(self.gain))]
-        if self._multilabel:
-            pairs = zip(names, self.threshold.tolist(), strict=True)
-            return "\n".join(_from(name, threshold) for name, threshold in pairs)
-        if len(names) == 2:
-            return _from(names[1], self.threshold)
+        if self._multilabel or len(names) == 2:
+            named = names if self._multilabel else names[1:]
+            return "\n".join(map(_from, named, np.atleast_1d(self.threshold).tolist()))
+        most = 0 if self.class_prior is None else int(self.class_prior.argmax())
         width = max(len(str(name)) for name in names)
-        lines = [
-            f"{name!s:{width}}  {by:+.2f}" for name, by in zip(names, self._added(), strict=True)
-        ]
-        return "\n".join(["the largest logit plus", *lines])
+        added = zip(names, self._added(most).tolist(), strict=True)
+        return "\n".join(
+            ["the largest logit plus", *(f"{n!s:{width}}  {by:+.2f}" for n, by in added)]
+        )
 
-    def _added(self) -> list[float]:
-        """What makes each class even with the most frequent one: added to its logit (C,).
+    def _added(self, against: int) -> Tensor:
+        """What makes each class even with one of them: added to its logit (C,).
 
         This is the whole rule where G is diagonal. Otherwise it is exact where only the two classes
-        are possible. −∞ for a class that is never predicted, before the class with the most gain.
+        are possible. −∞ for a class that is never predicted.
         """
-        most = 0 if self.class_prior is None else int(self.class_prior.argmax())
-        own = self.gain.diag()
-        won = (own - self.gain[:, most]).clamp(min=0)
-        lost = (own[most] - self.gain[most]).clamp(min=0)
-        by = (won / lost).log().nan_to_num(0, math.inf, -math.inf)
+        gain = self.gain
+        won = (gain.diag() - gain[:, against]).clamp(min=0)
+        lost = (gain[against, against] - gain[against]).clamp(min=0)
+        by = (won / lost).log()
+        by[against] = 0
         if self.offsets is not None:
-            by = by + self.offsets - self.offsets[most]
-        return (by / self.factor).tolist()
+            by = by + self.offsets - self.offsets[against]
+        return (by / self.factor).nan_to_num(-torch.inf, torch.inf, -torch.inf)
 
     @property
     def threshold(self) -> Any:
@@ -164,13 +163,10 @@ class DecisionRule:
         if not self._multilabel and len(self.gain) != 2:
             number = len(self.gain)
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
-        gain, own = self.gain, torch.zeros(())
-        # Label 1 gains G11 - G10 if class 1 is true, and loses G00 - G01 if class 0 is.
-        lost, won = gain[..., 0, 0] - gain[..., 0, 1], gain[..., 1, 1] - gain[..., 1, 0]
-        if self.offsets is not None:
-            own = self.offsets if self._multilabel else self.offsets[1] - self.offsets[0]
-        at = ((lost.clamp(min=0) / won.clamp(min=0)).log() - own) / self.factor
-        return at.nan_to_num(torch.inf, torch.inf, -torch.inf)
+        if not self._multilabel:
+            return -self._added(0)[1]
+        offsets = 0 if self.offsets is None else self.offsets
+        return ((self.gain[:, 0, 0] / self.gain[:, 1, 1]).log() - offsets) / self.factor
 
     @property
     def _multilabel(self) -> bool:
