@@ -82,8 +82,6 @@ def read_rows(
     y: Values | None,
     probabilities: Values | None,
     sample_weight: Values | None,
-    *,
-    read: bool = True,
 ) -> tuple[Scores, Tensor | None, Tensor]:
     """Read scores, labels and weights. The weight of an ignored label is 0."""
     owner = settings.owner
@@ -91,13 +89,11 @@ def read_rows(
     cure = 'Without labels use decision="expected".'
     ok = settings.decision != "tuned" or labels is not None
     require(ok, owner, "y", "hold labels for decision tuned", None, cure)
-    scores = as_scores(
-        owner, logits, probabilities, labels, settings.task, settings.class_dim, read=read
-    )
+    scores = as_scores(owner, logits, probabilities, labels, settings.task, settings.class_dim)
     require(len(scores.rows) > 0, owner, "logits", "hold rows", "none")
-    weight = as_weights(owner, sample_weight, scores, read=read)
+    weight = as_weights(owner, sample_weight, scores)
     if labels is not None:
-        labels, seen = as_labels(owner, labels, scores, settings.ignore_index, read=read)
+        labels, seen = as_labels(owner, labels, scores, settings.ignore_index)
         weight = weight * seen
     return scores, labels, weight
 

@@ -7,9 +7,6 @@
 | (B, C, ...)                    | (B, ...)            | (B, ...)           |
 | (B, ..., C), `class_dim=-1`    | (B, ...)            | (B, ...)           |
 | (N, L) or (B, L, ...)          | the same shape, 0/1 | the same shape     |
-
-Invalid values raise an error. Where `read` is False, because reading would synchronise with a GPU,
-they become NaN instead.
 """
 
 from collections.abc import Sequence
@@ -75,7 +72,6 @@ def as_scores(
     task: Task | None,
     class_dim: int | None,
     *,
-    read: bool = True,
     beyond: bool = False,
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
@@ -108,13 +104,13 @@ def as_scores(
     multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
     read_values = _read_logits if probabilities is None else _read_probabilities
     rows, sound = read_values(flat, multilabel)
-    if read and not sound.all():
+    if not sound.all():
         allowed, cure = "be finite", "The network has diverged, or its input is not finite."
         if name == "probabilities":
             allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
             cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
         raise ValueError(complaint(owner, name, allowed, _first_of(~sound, flat, values), cure))
-    if read and name == "logits":
+    if name == "logits":
         several = flat.shape[1] > 1 and not multilabel
         if rows_of_probabilities(flat) if several else _like_probabilities(flat):
             got = f"rows from 0 to 1{' that sum to 1' if several else ''}"
@@ -123,7 +119,6 @@ def as_scores(
             if several or beyond:
                 raise ValueError(text)
             warn(text)
-    rows = rows.masked_fill(~sound.unsqueeze(1), torch.nan)
     return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))
 
 
@@ -208,9 +203,7 @@ def without_floor(probabilities: Tensor) -> Tensor:
     return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
 
 
-def as_labels(
-    owner: str, y: Tensor, scores: Scores, ignore_index: int, *, read: bool = True
-) -> tuple[Tensor, Tensor]:
+def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or (R, L), and a factor for their weights: 0 for labels to ignore."""
     labels = signed(y.to(scores.rows.device))
     columns, shape, classes = scores.rows.shape[1], scores.shape, scores.rows.shape[1]
@@ -229,24 +222,20 @@ def as_labels(
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
     sound = (whole == labels) & (whole >= 0) & (whole < classes)
-    if read and not sound.all():
+    if not sound.all():
         got = labels[~sound][0].item()
         raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure_of_label(got, classes)))
-    return whole.masked_fill(~sound, 0), seen.double().masked_fill(~sound, torch.nan)
+    return whole, seen.double()
 
 
-def as_weights(
-    owner: str, sample_weight: Values | None, scores: Scores, *, read: bool = True
-) -> Tensor:
+def as_weights(owner: str, sample_weight: Values | None, scores: Scores) -> Tensor:
     """Weights of the rows (R,), or (R, L) if multilabel."""
     rows = scores.rows
     weight = rows.new_ones(len(rows))
     if sample_weight is not None:
         weight = weight_tensor(owner, sample_weight).detach().to(rows)
-        if read:
-            check_weights(owner, weight)
+        check_weights(owner, weight)
         weight = per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
-        weight = weight.masked_fill(~((weight >= 0) & weight.isfinite()), torch.nan)
     return weight.unsqueeze(1).expand_as(rows) if scores.multilabel else weight
 
 
