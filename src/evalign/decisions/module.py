@@ -67,17 +67,16 @@ class RuleModule(nn.Module):
         gain: Tensor,
         factor: float,
         offsets: Tensor | None,
-        *,
         multilabel: bool,
         class_dim: int,
-        probabilities: bool,
+        probabilities: bool = False,
     ) -> None:
         super().__init__()
         gain = gain.detach().clone().double()
-        own = gain.new_zeros(len(gain)) if offsets is None else offsets.detach().clone().to(gain)
         self.register_buffer("gain", gain)
         self.register_buffer("factor", gain.new_tensor(factor))
-        self.register_buffer("offsets", own)
+        own = torch.zeros(len(gain)) if offsets is None else offsets.detach().clone()
+        self.register_buffer("offsets", own.to(gain))
         self.multilabel, self.class_dim, self.probabilities = multilabel, class_dim, probabilities
 
     def forward(self, logits: Tensor) -> Tensor | tuple[Tensor, Tensor]:

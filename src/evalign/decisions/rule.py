@@ -214,14 +214,8 @@ class DecisionRule:
             >>> torch.nn.Sequential(torch.nn.Identity(), rule.as_module())(torch.eye(3))
             tensor([0, 1, 2])
         """
-        return RuleModule(
-            self.gain,
-            self.factor,
-            self.offsets,
-            multilabel=self._multilabel,
-            class_dim=self.class_dim,
-            probabilities=probabilities,
-        )
+        numbers = self.gain, self.factor, self.offsets
+        return RuleModule(*numbers, self._multilabel, self.class_dim, probabilities)
 
     def adapt(
         self,
