@@ -229,9 +229,12 @@ def test_an_evaluation_leaves_the_metric_and_a_rule_of_all_rows(tmp_path):
     with pytest.raises(RuntimeError, match="rule of AlignedTrainer must follow an evaluation"):
         _ = engine.rule
     score = engine.evaluate()["eval_metric"]
-    logits, labels, _ = engine.predict(engine.eval_dataset)
-    expected = cohen_kappa_score(labels, logits.argmax(1))
-    assert score == pytest.approx(expected, abs=tolerances.HARD)
+    output = engine.predict(engine.eval_dataset)
+    logits, labels, scores = output
+    expected = pytest.approx(cohen_kappa_score(labels, logits.argmax(1)), abs=tolerances.HARD)
+    assert score == scores["test_metric_argmax"] == expected
+    expected = cohen_kappa_score(labels, output.labels)
+    assert scores["test_metric"] == pytest.approx(expected, abs=tolerances.HARD)
     expected = fit_decision(logits, labels, metric="cohen_kappa", decision="expected")
     assert (engine.rule(logits) == expected(logits)).all()
     assert engine.rule.rows == 30

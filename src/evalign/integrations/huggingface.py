@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from evalign.aggregation import ExactAccumulation
 from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
+from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionRule
@@ -132,6 +133,7 @@ class AlignedTrainer(Trainer):
         self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
+        self._predicting = False
         self._replaying = ExitStack()  # open while they are back-propagated
         if self.args.gradient_accumulation_steps > 1:
             ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
@@ -230,8 +232,16 @@ class AlignedTrainer(Trainer):
         return super().evaluation_loop(*args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> AlignedPrediction:
-        """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation."""
-        output = AlignedPrediction(*super().predict(*args, **kwargs))
+        """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation.
+
+        If the rows are labelled, `test_metric` is that of the labels by the rule, where there is
+        one, and `test_metric_argmax` that of argmax.
+        """
+        self._predicting = True
+        try:
+            output = AlignedPrediction(*super().predict(*args, **kwargs))
+        finally:
+            self._predicting = False
         output.rule = None if self._evaluation.fitted is None else self.rule
         return output
 
@@ -252,12 +262,21 @@ class AlignedTrainer(Trainer):
             cure = "Leave it out, and take logits.argmax(-1) in compute_metrics."
             argument = "preprocess_logits_for_metrics"
             raise TypeError(complaint("AlignedTrainer", argument, allowed, got, cure))
-        self._evaluation.add(*classes_second(logits, labels))
+        test = self._predicting and self._evaluation.fitted is not None
+        count = self._evaluation.test if test else self._evaluation.add
+        count(*classes_second(logits, labels))
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
-        total: Any = self._evaluation.confusion
-        return {**own, "metric": self.metric(total).item()}
+        argmax = self.metric(cast(Confusion, self._evaluation.confusion)).item()
+        if not self._predicting:
+            return {**own, "metric": argmax}
+        ours = (
+            {"metric": self.metric(cast(Confusion, self._evaluation.by_rule)).item()}
+            if test
+            else {}
+        )
+        return {**own, **ours, "metric_argmax": argmax}
 
     def _stateful(self) -> dict[str, Any]:
         parts = {"loss": self.loss, "annealing": self.annealing}
