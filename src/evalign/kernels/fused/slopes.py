@@ -32,7 +32,7 @@ def gradient(
     outer_slope = tl.load(outer).to(compute)
     of_predicted, shift = slopes + CLASSES, slopes + 2 * CLASSES + 2
     column = tl.arange(0, COLUMNS)[:, None]
-    # What is the same for every row stays on chip, if a row does.
+    # Values shared by all rows stay on chip if a row does.
     g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
     n = images * size
     tiles = tl.cdiv(size, ROWS)
