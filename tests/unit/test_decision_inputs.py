@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, make_scorer
 
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.decisions.inputs import FLOOR
@@ -392,6 +392,10 @@ BAD = {
     "names and gaps": (
         lambda: fit(ROWS, ["a", "b", "a", None]),
         r"y of fit_decision .* Got list. As class indices: np.unique\(y, return_inverse=True\)",
+    ),
+    "a scorer": (
+        lambda: fit(ROWS, LABELS, metric=make_scorer(f1_score, average="macro")),
+        r"Got make_scorer\(f1_score.* give the name: \"f1_macro\"",
     ),
     "a NaN row": (
         lambda: fit(ROWS, LABELS)(torch.where(torch.arange(4) == 2, torch.nan, ROWS.T).T),
