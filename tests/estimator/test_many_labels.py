@@ -264,10 +264,15 @@ FORMS = {
 }
 
 
+@pytest.fixture(scope="module")
+def plain():
+    return quick(epochs=1).fit(X, Y)
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_forms_of_labels(form):
+def test_forms_of_labels(form, plain):
     clf = quick(epochs=1).fit(X, FORMS[form](Y))
-    assert same(clf, quick(epochs=1).fit(X, Y))
+    assert same(clf, plain)
     assert clf.classes_.tolist() == [0, 1, 2]
     assert clf.rule_.classes == (LABELS if form in ("pandas", "nullable", "polars") else None)
     assert clf.score(X, FORMS[form](Y)) == clf.score(X, Y)

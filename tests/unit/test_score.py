@@ -70,7 +70,7 @@ def test_every_name_is_compared():
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
 @pytest.mark.parametrize("name", SCIKIT_LEARNS)
 def test_several_classes(name):
-    for seed in range(3):
+    for seed in range(2):
         given, true, weight = rows(4, seed=seed)
         for kept in (true >= 0, true != 1, (true != 1) & (given != 1)):  # not true; nowhere
             a, b, w = given[kept], true[kept], weight[kept]

@@ -115,7 +115,17 @@ def test_a_table_has_distinct_rows_and_normal_numbers(made):
     assert [len(part) for part in prepare(RUN.but(rows=50))[2:]] == [50, 50, 50]
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in LIBAUC])
+QUICK = ("cross_entropy", AP, PAUC)  # for a release, all
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in METHODS
+        if name not in LIBAUC
+    ],
+)
 def test_every_loss_learns(made, method):
     run = RUN.but(method=PREFIX + method)
     record = train_goal(run)

@@ -259,7 +259,7 @@ def reference_class_metrics(classes):
 
 
 @pytest.mark.parametrize("fractional", [False, True], ids=["counts", "fractions"])
-@pytest.mark.parametrize("classes", [2, 3, 6])
+@pytest.mark.parametrize("classes", [2, 4])
 def test_class_metrics_are_the_references(classes, fractional):
     random = np.random.default_rng(classes)
     averages = [*AVERAGES, "binary"] if classes == 2 else AVERAGES
@@ -541,7 +541,7 @@ def test_values_keep_to_the_bounds(name):
     metric, random = metrics.resolve(name), torch.Generator().manual_seed(0)
     low, high = metric.bounds
     assert -1 <= low < high <= 5
-    matrices = 10 * torch.rand(300, 2, 2, generator=random, dtype=torch.float64) ** 4
+    matrices = 10 * torch.rand(100, 2, 2, generator=random, dtype=torch.float64) ** 4
     extremes = [[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0, 0], [1, 1]], [[1, 1], [0, 0]]
     for matrix in [*matrices, *map(torch.tensor, extremes)]:
         value = metric(Confusion.from_matrix(matrix.double()))
