@@ -129,11 +129,13 @@ def test_ignored_rows_are_as_good_as_absent(case):
     ignored[::3] = -100
     keep = torch.arange(len(logits)) % 3 != 0
     loss = case.make()
-    spoilt = torch.where(keep.view(-1, *[1] * (logits.ndim - 1)), logits, torch.nan)
-    value, gradient = value_and_gradient(loss, spoilt, ignored)
     fewer, gradient_of_fewer = value_and_gradient(loss, logits[keep], target[keep])
-    assert_same((value, gradient[keep]), (fewer, gradient_of_fewer), tolerances.SAME)
-    assert (gradient[~keep] == 0).all()
+    for padding in (torch.nan, -torch.inf):  # as those of tokens that are masked out
+        spoilt = torch.where(keep.view(-1, *[1] * (logits.ndim - 1)), logits, padding)
+        for y, weight in ((ignored, None), (target, keep.double())):
+            value, gradient = value_and_gradient(loss, spoilt, y, sample_weight=weight)
+            assert_same((value, gradient[keep]), (fewer, gradient_of_fewer), tolerances.SAME)
+            assert (gradient[~keep] == 0).all()
     ignored[:] = -100
     assert loss(logits, ignored).item() == 0
 

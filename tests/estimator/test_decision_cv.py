@@ -33,7 +33,9 @@ from sklearn.svm import SVC
 import evalign
 from evalign import AlignedDecisionCV, fit_decision
 from evalign.core.constraints import Infeasible
-from evalign.estimator.evidence import MIN_TUNING_ROWS, mean_of
+from evalign.core.metrics import resolve
+from evalign.core.metrics.base import FunctionMetric
+from evalign.estimator.evidence import MIN_TUNING_ROWS, mean_difference
 from evalign.estimator.out_of_fold import OutOfFoldScores
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
@@ -504,6 +506,10 @@ def test_the_interval_of_repeated_folds_is_corrected_for_those_of_one_repetition
     row, fold = np.tile(np.arange(12), 2), np.repeat(np.arange(6), 4)
     oof = OutOfFoldScores(np.zeros((24, 2)), "predict_proba", row % 2, None, fold, row)
     scores = np.array([0.1, 0.3, 0.2, 0.5, 0.1, 0.0])
-    mean, low, high, _ = mean_of(scores, oof)
+    mean, low, high, _ = mean_difference(scores, FunctionMetric(lambda c: c.tp.sum()), oof)
     reach = stats.t.ppf(0.975, 5) * np.sqrt((1 / 6 + 1 / 2) * scores.var(ddof=1))
     assert (mean, low, high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
+    low, high = mean_difference(scores - 0.6, resolve("f1"), oof)[1:3]
+    assert -1 < low < high < 1
+    low, high = mean_difference(np.array([0.2, -0.9, -1, -1, -1, -1]), resolve("f1"), oof)[1:3]
+    assert -1 < low < high < 1  # an unbounded one begins at -1.2

@@ -335,7 +335,10 @@ def test_the_best_weights_come_with_their_own_rule(bare, tmp_path):
 def test_what_cannot_be_exact_is_refused(tmp_path, monkeypatch):
     with pytest.raises(TypeError, match=r"must be a function of sums over rows.*Got WMWLoss"):
         trainer(arguments(tmp_path, microbatches=2), loss=losses.WMWLoss())
-    with pytest.raises(ValueError, match="label_smoothing_factor of TrainingArguments must be 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"label_smoothing_factor of TrainingA.* Use AlignedLoss\(label_smoothing=0.1",
+    ):
         trainer(arguments(tmp_path, label_smoothing_factor=0.1))
     with pytest.raises(TypeError, match=r"loss of AlignedTrainer must be a .* Got cross_entropy\."):
         trainer(arguments(tmp_path), loss=torch.nn.functional.cross_entropy)

@@ -9,12 +9,15 @@ import torch
 
 from evalign import Confusion
 from evalign.core.constraints import parse
+from evalign.core.metrics import resolve
 from evalign.decisions import DecisionRule, calibration, fit_decision
 from evalign.decisions.confusions import ScoredRows, gain_matrix
 from evalign.decisions.gain_search import best_rule
 from evalign.decisions.local_search import best_neighbour, standings
 from evalign.decisions.objective import ROUNDING, Objective
 from tests.tolerances import SAME
+
+recall, precision = resolve("recall"), resolve("precision")
 
 
 def problem(classes, rows, seed=0):
@@ -74,6 +77,36 @@ def test_two_classes_are_the_best_of_all_cuts(constraint):
         assert met(constraint, rule(logits), y, 2)
         assert rule.score == pytest.approx(max(scores), abs=SAME)
     assert feasible >= 3
+
+
+def test_bounds_that_exclude_each_other_say_what_is_possible():
+    """On each side of two bounds, over all cuts; of three classes and of many labels, by search."""
+    logits, y = problem(2, 50)
+    z = logits[:, 1] - logits[:, 0]
+    bounds = "recall >= 0.95, precision >= 0.9"
+    cuts = [(z > cut).long() for cut in [z.min() - 1, *z]]
+    found = [Confusion.from_predictions(labels, y, num_classes=2) for labels in cuts]
+    pairs = [(recall(c).item(), precision(c).item()) for c in found]
+    most_precise = max(p for r, p in pairs if r >= 0.95)
+    most_found = max(r for r, p in pairs if p >= 0.9)
+    text = (
+        f"'precision >= 0.9' is possible with recall up to {most_found:.4g}. "
+        f"'recall >= 0.95' is possible with precision up to {most_precise:.4g}."
+    )
+    for confidence in (None, 0.9):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            fit_decision(z, y, metric="f1", constraint=bounds, confidence=confidence)
+
+    bounds = "recall[2] >= 0.9, predicted_rate[2] <= 0.05"
+    logits, y = problem(3, 60)
+    side = r"'recall\[2\] >= 0.9' is possible with predicted_rate\[2\] down to (0\.\d+)\."
+    for labels, task in ((y, None), (one_hot(y, 3), "multilabel")):
+        with pytest.raises(ValueError, match=side) as caught:
+            fit_decision(logits, labels, task=task, metric="f1_macro", constraint=bounds)
+        least = float(re.search(side, str(caught.value))[1])
+        ranked = logits[:, 2] - logits[:, :2].amax(1) if labels.ndim == 1 else logits[:, 2]
+        cut = ranked[y == 2].sort().values[int(0.1 * (y == 2).sum())]
+        assert 0.05 < least <= (ranked >= cut).double().mean() + SAME
 
 
 # More classes. The brute force tries rules argmax_j (a_j η_j + b_j), half of them without b.

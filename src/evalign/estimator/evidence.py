@@ -158,15 +158,16 @@ def rule_without(
         return None
 
 
-def mean_of(scores: np.ndarray, oof: OutOfFoldScores) -> Estimate:
-    """The mean over folds with its interval, which is NaN for fewer than two scores."""
+def mean_difference(scores: np.ndarray, metric: Metric, oof: OutOfFoldScores) -> Estimate:
+    """The mean over folds of differences of a metric, with its interval; NaN for fewer than two."""
     values = scores[np.isfinite(scores)]
     if len(values) < 2:
         return Estimate(_of_finite(np.mean, values), np.nan, np.nan, np.nan)
     # A row may be held out several times: the folds of one repetition.
     folds = len(np.unique(oof.fold))
     once = max(2, round(len(np.unique(oof.row)) * folds / len(oof.row)))
-    return estimate(values.tolist(), once)
+    low, high = metric.bounds
+    return estimate(values.tolist(), once, (low - high, high - low))
 
 
 def evidence(oof: OutOfFoldScores, settings: RuleSettings, rule: DecisionRule) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings, rule: DecisionRule) -
         result["fold_slacks"] = _slacks(oof, settings, labels["rule"], folds)
     if settings.confidence is not None:
         result["fold_promised"] = [found is not None and found.promised for found in rules]
-    gain = mean_of(scores["rule"] - scores["argmax"], oof)
+    gain = mean_difference(scores["rule"] - scores["argmax"], metric, oof)
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
     decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(oof.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():

@@ -132,8 +132,12 @@ class AlignedTrainer(Trainer):
         if self.args.gradient_accumulation_steps > 1:
             ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
         smoothing = self.args.label_smoothing_factor
-        allowed = "be 0 with a loss of one's own"
-        require(smoothing == 0, "TrainingArguments", "label_smoothing_factor", allowed, smoothing)
+        allowed, cure = (
+            "be 0 with a loss of one's own",
+            f"AlignedLoss(label_smoothing={smoothing}).",
+        )
+        name = "label_smoothing_factor"
+        require(smoothing == 0, "TrainingArguments", name, allowed, smoothing, f"Use {cure}")
         copies = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
         allowed = "give every process rows of its own, without tensor, context or sequence parallel"
         got = f"{copies} processes that share rows"
