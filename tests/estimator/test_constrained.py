@@ -116,11 +116,13 @@ def test_the_score_of_an_epoch(constraint, out_of_reach):
     def allowed(labels):
         if "gap" in constraint:
             return gap_of(labels.numpy(), y.numpy(), groups) <= 0.1
-        return score("recall", labels, y) >= 0.8
+        return score("recall", y_true=y, y_pred=labels) >= 0.8
 
     found = ConstrainedScore(resolve("f1"), constraint, *about)(logits, y)
     cuts = [(z >= cut).long() for cut in z]
-    assert found == pytest.approx(max(score("f1", cut, y) for cut in cuts if allowed(cut)))
+    assert found == pytest.approx(
+        max(score("f1", y_true=y, y_pred=cut) for cut in cuts if allowed(cut))
+    )
     near, far = (
         ConstrainedScore(resolve("f1"), out_of_reach, *about)(sign * logits, y) for sign in (1, -1)
     )

@@ -72,7 +72,7 @@ def test_what_the_best_threshold_reaches_is_what_a_rule_finds(seed):
     assert set(found) == {*GOALS}
     for name, goal in BOUNDED.items():
         rule = fit_decision(margin, y, metric=goal.metric, constraint=goal.constraint)
-        expected = evalign_score(goal.metric, rule(margin), y)
+        expected = evalign_score(goal.metric, y_true=y, y_pred=rule(margin))
         assert found[name] == pytest.approx(expected), name
 
 

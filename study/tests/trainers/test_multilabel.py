@@ -62,7 +62,7 @@ def test_scores_are_those_of_their_definitions():
     assert score(SAMPLES, labels, y) == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
     for metric in METRICS[:2]:
         found = score(metric, labels, y)
-        assert found == pytest.approx(evalign_score(metric, labels, y.long()))
+        assert found == pytest.approx(evalign_score(metric, y_true=y.long(), y_pred=labels))
 
 
 def test_rows_are_split_with_their_copies_and_standardised(made):

@@ -523,17 +523,9 @@ def test_metric_of_a_scorer_name_is_the_scorer(name):
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("f1_marco", ' Did you mean "f1_macro"?'),
-        ("Weighted F1", ' Did you mean "f1_weighted"?'),
-        ("balanced_acuracy", ' Did you mean "balanced_accuracy"?'),
-        ("expected_cost", ' Did you mean "expected_cost[[0, 1], [5, 0]]"?'),
-        ("mcc", ' Did you mean "matthews_corrcoef"?'),
-        ("dice_macro", ' Did you mean "f1_macro"?'),
-        ("f1_score", ' Did you mean "f1"?'),
-        (
-            "roc_auc",
-            " It ranks over all thresholds: use a metric of labels, such as balanced_accuracy.",
-        ),
+        ("f1_marco", " Did you mean 'f1_macro'?"),
+        ("balanced_acuracy", " Did you mean 'balanced_accuracy'?"),
+        ("expected_cost", " Did you mean 'expected_cost[[0, 1], [5, 0]]'?"),
         ("", ""),
         ("xyzzy", ""),
     ],
