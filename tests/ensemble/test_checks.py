@@ -16,6 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarnin
 WEIGHTS = "a weight of 2 and two copies of a row differ: the folds are of rows"
 
 
+# Those of the two other estimators, which read rows alike, are in every run.
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         AlignedEnsemble(

@@ -366,6 +366,7 @@ def test_saved_and_pickled(fitted, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.slow  # the graph of one label a row is exported in every run
 def test_onnx_agrees(tmp_path):
     rows = X.astype(np.float32)
     clf = quick(network="linear", epochs=2).fit(rows, pd.DataFrame(Y, columns=LABELS))

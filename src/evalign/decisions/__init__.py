@@ -1,10 +1,10 @@
 """From scores to labels: argmax, thresholds, and gain matrices of the linearised metric.
 
-From low to high: `objective` (metric and constraints of many confusions at once) and `inputs` (the
-accepted forms of rows), `confusions` and `local_search`, `threshold` (two classes) and
-`gain_search` (more), `calibration`, `tuned` (with labels), `p_values` and `promise` (for new data),
-`multilabel`, `expected` (by probabilities), `class_shares` (other shares), `saved_rule`, `rule`,
-`fit_rows`, `fit` and `fitter` (the public face). May import `core`.
+From low to high: `module` (the formula, and a module of it), `objective` (metric and constraints of
+many confusions at once) and `inputs` (the accepted forms of rows), `confusions` and `local_search`,
+`threshold` (two classes) and `gain_search` (more), `calibration`, `tuned` (with labels), `p_values`
+and `promise` (for new data), `multilabel`, `expected` (by probabilities), `class_shares` (other
+shares), `saved_rule`, `rule`, `fit_rows`, `fit` and `fitter` (the public face). May import `core`.
 """
 
 from evalign.decisions.fit import fit_decision

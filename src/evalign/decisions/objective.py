@@ -150,9 +150,10 @@ class Objective:
         """
         found = [confusions.flatten(0, -3)]
         several = range(len(self.constraints)) if len(self.constraints) > 1 else ()
-        for place in several if search is not None else ():
-            with suppress(Infeasible):
-                found.append(search(self._side(place)).unsqueeze(0))
+        if search is not None:
+            for place in several:
+                with suppress(Infeasible):
+                    found.append(search(self._side(place)).unsqueeze(0))
         flat = torch.cat(found)
         nearest = flat[self.smallest_slack(flat).nan_to_num(-torch.inf).argmax()]
         c, groups = self._confusion(nearest)

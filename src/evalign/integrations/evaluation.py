@@ -60,7 +60,8 @@ class Evaluation:
     def test(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Add the rows of a batch, for the metrics of argmax and of the labels by the rule."""
         self.confusion = self.confusion + self._counted(logits, target, weight, **self.reading)
-        scores, labels = self.rule.scores(logits), hard_labels(target, **self.reading)
+        # Twice: the scores of argmax are probabilities, which a check would refuse as logits.
+        scores, labels = 2 * self.rule.scores(logits), hard_labels(target, **self.reading)
         how = self.reading | {"task": self.rule.task}
         self.by_rule = self.by_rule + self._counted(scores, labels, weight, **how)
 
@@ -94,11 +95,11 @@ class Evaluation:
             self.fitted = self.fitted.compute()
         return self.fitted
 
-    def save_rule(self, state: dict[str, Any]) -> None:
-        """Put the rule into a checkpoint, unless no rule meets the constraint yet."""
-        if self.fitted is not None:
-            with suppress(Infeasible):
-                state["rule"] = self.rule.state_dict()
+    @property
+    def saved_rule(self) -> DecisionRule | None:
+        """The rule to save; None before the first evaluation, or if none meets the constraint."""
+        with suppress(Infeasible):
+            return None if self.fitted is None else self.rule
 
     def load_rule(self, state: Mapping[str, Any]) -> None:
         """Take the rule of a checkpoint, or have none if the checkpoint has none."""

@@ -202,7 +202,8 @@ class AlignedModule(LightningModule):
         self._log_metric("test_metric_argmax", self._evaluation.confusion)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self._evaluation.save_rule(checkpoint)
+        if rule := self._evaluation.saved_rule:
+            checkpoint["rule"] = rule.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._evaluation.load_rule(checkpoint)

@@ -101,8 +101,9 @@ class MetricLoss(RunningLoss):
 
     def rows(self, *args: Any, **settings: Any) -> GivenRows:
         rows = super().rows(*args, **settings)
-        dtype = sum_dtype(rows.logits)
-        return rows._replace(logits=rows.logits.to(dtype)) if self.metric.double else rows
+        if self.metric.double:
+            rows = rows._replace(logits=rows.logits.to(sum_dtype(rows.logits)))
+        return rows
 
     def of_rows(self, rows: GivenRows) -> Tensor:
         if route(self, rows) == "loss":
