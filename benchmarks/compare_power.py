@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from evalign.comparison import estimate
+from evalign.core.estimates import estimate
 
 ROWS, POSITIVES, FEATURES, SIMULATIONS = 300, 90, 5, 1000
 FOLDS = [(2, 5), (3, 2), (5, 1), (5, 3), (10, 1), (10, 3), (5, 10)]  # folds, repetitions

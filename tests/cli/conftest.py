@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from evalign.estimator import classifier, fitting, rows
-from evalign.estimator.network import Size, size_of_members
+from evalign.estimators import classifier, fitting, rows
+from evalign.estimators.network import Size, size_of_members
 from tests.cli.commands import done, fit, table, written
 
 

@@ -15,8 +15,8 @@ from evalign.cli import fit as work
 from evalign.cli import run as runs
 from evalign.cli.options import MODELS, seconds
 from evalign.cli.run import FinishedRun
-from evalign.ensemble import candidates
-from evalign.ensemble.candidates import DEFAULT
+from evalign.estimators import candidates
+from evalign.estimators.candidates import DEFAULT
 from tests.cli.commands import done, files, fit, invoke, refused, sign, table, written
 
 

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evalign import AlignedEnsemble
 from evalign.core.resampling import bootstrap
-from evalign.ensemble import choice
+from evalign.estimators import choice
 
 # Its tables have a dozen rows; that they are few is what the warnings say.
 pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")

@@ -25,10 +25,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from evalign import AlignedClassifier, AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
-from evalign.ensemble import candidates, training, trials
-from evalign.ensemble.candidates import build
-from evalign.ensemble.choice import PRIOR, Judge
-from evalign.estimator.out_of_fold import OutOfFoldScores
+from evalign.estimators import candidates, training, trials
+from evalign.estimators.candidates import build
+from evalign.estimators.choice import PRIOR, Judge
+from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.tables import DataWarning
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick

@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evalign import AlignedEnsemble
-from evalign.estimator import held_out
+from evalign.estimators import held_out
 from tests.estimator.models import quick
 
 RNG = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 import evalign
 from evalign import AlignedEnsemble, metrics
-from evalign.estimator import AlignedClassifier, FrameEncoder
+from evalign.estimators import AlignedClassifier, FrameEncoder
 from evalign.store.files import StoreError
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick

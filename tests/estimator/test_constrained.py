@@ -9,7 +9,7 @@ import torch
 from sklearn.base import clone
 
 from evalign import AlignedClassifier, fit_decision, load, score
-from evalign.estimator.constrained import ConstrainedScore
+from evalign.estimators.constrained import ConstrainedScore
 from evalign.metrics import resolve
 from tests.estimator.models import imbalanced, quick
 

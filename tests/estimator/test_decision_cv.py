@@ -33,8 +33,8 @@ from sklearn.svm import SVC
 import evalign
 from evalign import AlignedDecisionCV, fit_decision
 from evalign.core.constraints import Infeasible
-from evalign.estimator.evidence import MIN_TUNING_ROWS, mean_of
-from evalign.estimator.out_of_fold import OutOfFoldScores
+from evalign.estimators.evidence import MIN_TUNING_ROWS, mean_of
+from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
 

@@ -20,10 +20,10 @@ from torch import nn
 from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
 from evalign.core.confusion import Confusion
 from evalign.decisions import fit_decision
-from evalign.estimator import AlignedClassifier
-from evalign.estimator.positive import oriented, warn_of_positive
+from evalign.estimators import AlignedClassifier
+from evalign.estimators.positive import oriented, warn_of_positive
 from evalign.metrics import resolve
-from evalign.recipes import RECIPES
+from evalign.estimators.recipes import RECIPES
 from evalign.store.files import StoreError
 from evalign.training import TrainingWarning
 from tests import tolerances
@@ -390,7 +390,7 @@ def test_bad_labels(model, case):
 
 
 def test_groups_that_take_a_class_with_them(monkeypatch):
-    from evalign.estimator import rows
+    from evalign.estimators import rows
 
     y, classes = np.repeat([0, 1], [80, 20]), np.array(["no", "yes"])
     table = rows.LabelledRows(np.zeros((100, 1)), y, np.ones(100))

@@ -8,10 +8,10 @@ from torch import nn
 
 from evalign import AlignedClassifier
 from evalign.decisions import fit_decision
-from evalign.estimator.folds import Folds
-from evalign.estimator.members import Members
-from evalign.estimator.network import Size
-from evalign.estimator.rows import SMALL_CLASS, LabelledRows
+from evalign.estimators.folds import Folds
+from evalign.estimators.members import Members
+from evalign.estimators.network import Size
+from evalign.estimators.rows import SMALL_CLASS, LabelledRows
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings(
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make the networks small: what these tests look at does not depend on their size."""
-    monkeypatch.setattr("evalign.estimator.fitting.size_of_members", lambda *given: Size(2, 8))
+    monkeypatch.setattr("evalign.estimators.fitting.size_of_members", lambda *given: Size(2, 8))
 
 
 def classifier(**arguments):

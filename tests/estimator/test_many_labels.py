@@ -19,12 +19,12 @@ from torch import nn
 
 import evalign
 from evalign import AlignedClassifier, AlignedDecisionCV
-from evalign.estimator.folds import Folds
-from evalign.estimator.members import Members, MembersAsRows
-from evalign.estimator.network import Size
-from evalign.estimator.rows import SMALL_CLASS, LabelledRows
+from evalign.estimators.folds import Folds
+from evalign.estimators.members import Members, MembersAsRows
+from evalign.estimators.network import Size
+from evalign.estimators.rows import SMALL_CLASS, LabelledRows
 from evalign.metrics import resolve
-from evalign.recipes import RECIPES
+from evalign.estimators.recipes import RECIPES
 from evalign.training import TrainingWarning
 from evalign.training.split import strata
 from tests import tolerances
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:A batch of:evalign.training.Trai
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make the default network small: what these tests look at does not depend on its size."""
-    monkeypatch.setattr("evalign.estimator.fitting.size_of_members", lambda *given: Size(2, 8))
+    monkeypatch.setattr("evalign.estimators.fitting.size_of_members", lambda *given: Size(2, 8))
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from evalign.ensemble import narration as ensemble
-from evalign.estimator import epoch_progress as progress
+from evalign.estimators import narration as ensemble
+from evalign.estimators import progress
 
 
 class Clock:

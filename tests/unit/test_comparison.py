@@ -23,8 +23,8 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
-from evalign.comparison import folds as trainer
-from evalign.estimator import FrameEncoder
+from evalign.estimators import compare as trainer
+from evalign.estimators import FrameEncoder
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(240)

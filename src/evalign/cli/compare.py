@@ -17,8 +17,8 @@ from evalign.cli.errors import refused
 from evalign.cli.terminal import Terminal, grid
 from evalign.comparison import METHODS, MIN_VALUES, PLAIN, TUNED, Row
 from evalign.core.text import counted
-from evalign.estimator import AlignedClassifier
-from evalign.estimator.network import mlp
+from evalign.estimators import AlignedClassifier
+from evalign.estimators.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number, span
 from evalign.tables.warnings import FEW_ROWS, DataWarning

@@ -20,9 +20,9 @@ from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.inputs import FROM_ONE
 from evalign.decisions.objective import ROUNDING
 from evalign.decisions.saved_rule import RULE
-from evalign.estimator import held_out
-from evalign.estimator.evidence import RuleSettings, evidence
-from evalign.estimator.out_of_fold import Method, as_argument
+from evalign.estimators import held_out
+from evalign.estimators.evidence import RuleSettings, evidence
+from evalign.estimators.out_of_fold import Method, as_argument
 from evalign.report.words import number, span
 from evalign.store.files import read_json, reading, write_json
 from evalign.tables.files import Reading, TableFile, numbers_in

@@ -17,10 +17,10 @@ from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
 from evalign.cli.terminal import Terminal
-from evalign.ensemble import AlignedEnsemble
-from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
-from evalign.estimator import AlignedClassifier
-from evalign.recipes import chosen_recipe
+from evalign.estimators import AlignedEnsemble
+from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, network_candidate
+from evalign.estimators import AlignedClassifier
+from evalign.estimators.recipes import chosen_recipe
 from evalign.report import render
 from evalign.store.files import digest
 from evalign.tables.files import writing

@@ -16,7 +16,7 @@ from evalign.cli.terminal import grid, plain
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
-from evalign.ensemble import AlignedEnsemble
+from evalign.estimators import AlignedEnsemble
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, scores
 from evalign.report.words import number, span
 from evalign.tables.labels import Labels

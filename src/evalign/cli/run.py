@@ -19,8 +19,8 @@ import numpy as np
 from evalign.cli.dataset import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.terminal import plain
-from evalign.ensemble import AlignedEnsemble
-from evalign.estimator import AlignedClassifier
+from evalign.estimators import AlignedEnsemble
+from evalign.estimators import AlignedClassifier
 from evalign.store import archive, files
 from evalign.store.files import StoreError, digest, read_json, replacing, write_json
 from evalign.tables.labels import Labels

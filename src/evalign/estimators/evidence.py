@@ -17,8 +17,8 @@ from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
-from evalign.estimator.constrained import gaps_of
-from evalign.estimator.out_of_fold import OWNER, OutOfFoldScores, as_argument
+from evalign.estimators.constrained import gaps_of
+from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores, as_argument
 
 # Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.
 MIN_TUNING_ROWS = 10

@@ -7,10 +7,10 @@ import numpy as np
 from scipy import sparse
 
 from evalign.core.checks import require
-from evalign.ensemble.candidates import OWNER
-from evalign.ensemble.training import LabelledTable, TableForms
-from evalign.estimator.rows import learn_features, read_labelled, row_groups, row_weights
-from evalign.estimator.targets import Targets, read_targets
+from evalign.estimators.candidates import OWNER
+from evalign.estimators.training import LabelledTable, TableForms
+from evalign.estimators.rows import learn_features, read_labelled, row_groups, row_weights
+from evalign.estimators.targets import Targets, read_targets
 from evalign.tables.features import Features, Given, read
 from evalign.tables.values import TypedTable, within_float32
 

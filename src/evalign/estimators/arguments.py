@@ -10,9 +10,9 @@ from torch import nn
 
 from evalign.core.checks import require
 from evalign.decisions import Decision
-from evalign.estimator.network import NAMES
-from evalign.estimator.rows import OWNER
-from evalign.recipes import RECIPES
+from evalign.estimators.network import NAMES
+from evalign.estimators.rows import OWNER
+from evalign.estimators.recipes import RECIPES
 
 
 def check_arguments(arguments: dict[str, Any]) -> None:

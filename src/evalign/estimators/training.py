@@ -15,11 +15,11 @@ from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
 
 from evalign.core.checks import require
-from evalign.ensemble.candidates import OWNER, CandidateModel
-from evalign.ensemble.narration import Tell
-from evalign.estimator import AlignedClassifier, held_out
-from evalign.estimator.network import Defaults, chosen, find_device
-from evalign.estimator.out_of_fold import Split, class_scores
+from evalign.estimators.candidates import OWNER, CandidateModel
+from evalign.estimators.narration import Tell
+from evalign.estimators import AlignedClassifier, held_out
+from evalign.estimators.network import Defaults, chosen, find_device
+from evalign.estimators.out_of_fold import Split, class_scores
 from evalign.tables.values import take_rows
 
 # Rows that estimate the time of a larger table, if it is limited; then four times as many.

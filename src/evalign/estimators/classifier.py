@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import DecisionRule
-from evalign.estimator import storage
-from evalign.estimator.arguments import check_arguments
-from evalign.estimator.constrained import oriented_constraint
-from evalign.estimator.export import export
-from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.fitting import fit_rows
-from evalign.estimator.positive import oriented
-from evalign.estimator.rows import (
+from evalign.estimators import storage
+from evalign.estimators.arguments import check_arguments
+from evalign.estimators.constrained import oriented_constraint
+from evalign.estimators.export import export
+from evalign.estimators.fitted import FittedClassifier
+from evalign.estimators.fitting import fit_rows
+from evalign.estimators.positive import oriented
+from evalign.estimators.rows import (
     FOLDS,
     OWNER,
     SMALL_CLASS,
@@ -33,7 +33,7 @@ from evalign.estimator.rows import (
     row_groups,
     row_weights,
 )
-from evalign.estimator.targets import Targets, read_classes
+from evalign.estimators.targets import Targets, read_classes
 from evalign.store.archive import register
 from evalign.tables.features import Features, read
 from evalign.tables.labels import check_names, label_names

@@ -11,7 +11,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.estimator.rows import OWNER
+from evalign.estimators.rows import OWNER
 from evalign.training import TrainingWarning
 
 UNEVEN = torch.tensor([[5.0, 2.0], [1.0, 9.0]])  # every metric differs between its two classes

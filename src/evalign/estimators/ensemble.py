@@ -17,18 +17,18 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit_rows import check_promise
-from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
-from evalign.ensemble.choice import choose
-from evalign.ensemble.fitted_ensemble import FittedEnsemble
-from evalign.ensemble.narration import narrated
-from evalign.ensemble.table_forms import read_rows, read_table
-from evalign.ensemble.training import Clock
-from evalign.ensemble.trials import folds, run_trials
-from evalign.estimator import held_out, storage
-from evalign.estimator.evidence import RuleSettings
-from evalign.estimator.rows import restored, row_groups, row_weights
-from evalign.estimator.targets import warn_of_lost
-from evalign.recipes import chosen_recipe
+from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
+from evalign.estimators.choice import choose
+from evalign.estimators.fitted_ensemble import FittedEnsemble
+from evalign.estimators.narration import narrated
+from evalign.estimators.table_forms import read_rows, read_table
+from evalign.estimators.training import Clock
+from evalign.estimators.trials import folds, run_trials
+from evalign.estimators import held_out, storage
+from evalign.estimators.evidence import RuleSettings
+from evalign.estimators.rows import restored, row_groups, row_weights
+from evalign.estimators.targets import warn_of_lost
+from evalign.estimators.recipes import chosen_recipe
 from evalign.store.archive import register
 from evalign.tables.features import Features
 from evalign.training import TrainingWarning

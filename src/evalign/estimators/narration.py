@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from evalign.estimator.epoch_progress import MinuteLog, terminal
+from evalign.estimators.progress import MinuteLog, terminal
 
 
 class Tell(Protocol):

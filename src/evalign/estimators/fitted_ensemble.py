@@ -8,8 +8,8 @@ import numpy as np
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
-from evalign.ensemble.training import TableForms, TrainedModels
-from evalign.estimator.targets import Targets
+from evalign.estimators.training import TableForms, TrainedModels
+from evalign.estimators.targets import Targets
 from evalign.tables.features import Features
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import has_fit_parameter
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import nearest
-from evalign.estimator import AlignedClassifier
+from evalign.estimators import AlignedClassifier
 
 OWNER = "AlignedEnsemble"
 DEFAULT = ("network", "boosting", "forest", "linear")

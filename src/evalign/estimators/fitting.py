@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
 from evalign.decisions import fit_decision
-from evalign.estimator.constrained import (
+from evalign.estimators.constrained import (
     ConstrainedScore,
     class_names,
     group_numbers,
     oriented_constraint,
 )
-from evalign.estimator.epoch_progress import EpochRecord, progress
-from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.folds import Folds
-from evalign.estimator.members import Members, MembersAsRows
-from evalign.estimator.network import (
+from evalign.estimators.progress import EpochRecord, progress
+from evalign.estimators.fitted import FittedClassifier
+from evalign.estimators.folds import Folds
+from evalign.estimators.members import Members, MembersAsRows
+from evalign.estimators.network import (
     blockwise,
     build,
     check_logits,
@@ -28,10 +28,10 @@ from evalign.estimator.network import (
     find_device,
     size_of_members,
 )
-from evalign.estimator.positive import oriented
-from evalign.estimator.rows import LabelledRows, dense
-from evalign.estimator.scaling import QuantileNormal, Standardizer
-from evalign.recipes import RECIPES, Recipe, chosen_recipe
+from evalign.estimators.positive import oriented
+from evalign.estimators.rows import LabelledRows, dense
+from evalign.estimators.scaling import QuantileNormal, Standardizer
+from evalign.estimators.recipes import RECIPES, Recipe, chosen_recipe
 from evalign.tables.features import Features
 from evalign.training import History, Settings, fit
 from evalign.training.averaging import offsets_of

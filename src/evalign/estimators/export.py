@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.rows import OWNER, network_input
+from evalign.estimators.fitted import FittedClassifier
+from evalign.estimators.rows import OWNER, network_input
 from evalign.tables.columns import (
     BooleanColumn,
     CategoryColumn,

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.decisions import DecisionRule
-from evalign.estimator.network import BLOCK, Factory, blockwise
-from evalign.estimator.rows import OWNER, dense, network_input
-from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.estimators.network import BLOCK, Factory, blockwise
+from evalign.estimators.rows import OWNER, dense, network_input
+from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.tables.features import Features
 from evalign.training import History
 

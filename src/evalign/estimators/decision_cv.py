@@ -22,9 +22,9 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit_rows import check_promise
-from evalign.estimator import held_out
-from evalign.estimator.evidence import RuleSettings, evidence
-from evalign.estimator.out_of_fold import (
+from evalign.estimators import held_out
+from evalign.estimators.evidence import RuleSettings, evidence
+from evalign.estimators.out_of_fold import (
     OWNER,
     Method,
     OutOfFoldScores,
@@ -32,10 +32,10 @@ from evalign.estimator.out_of_fold import (
     class_scores,
     scoring_method,
 )
-from evalign.estimator.plot import plot
-from evalign.estimator.rows import restored, row_groups, row_weights, weights
-from evalign.estimator.storage import Savable, all_arguments, saved_arguments
-from evalign.estimator.targets import Targets, read_targets, warn_of_lost
+from evalign.estimators.plot import plot
+from evalign.estimators.rows import restored, row_groups, row_weights, weights
+from evalign.estimators.storage import Savable, all_arguments, saved_arguments
+from evalign.estimators.targets import Targets, read_targets, warn_of_lost
 from evalign.store.archive import register
 from evalign.training import TrainingWarning
 

@@ -14,8 +14,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
-from evalign.estimator.out_of_fold import OWNER, Method, OutOfFoldScores, Split
-from evalign.estimator.rows import row_groups
+from evalign.estimators.out_of_fold import OWNER, Method, OutOfFoldScores, Split
+from evalign.estimators.rows import row_groups
 from evalign.tables.values import take_rows
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 from evalign.training.split import strata, stratified_folds

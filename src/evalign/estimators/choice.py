@@ -16,9 +16,9 @@ import numpy as np
 from evalign.core.metrics import Metric
 from evalign.core.numerics import with_mean_one
 from evalign.core.resampling import MIN_FOR_INTERVAL, bootstrap, interval
-from evalign.ensemble.candidates import BLEND
-from evalign.estimator.evidence import CrossFitted, RuleSettings, others, rule_without, score_of
-from evalign.estimator.out_of_fold import OutOfFoldScores
+from evalign.estimators.candidates import BLEND
+from evalign.estimators.evidence import CrossFitted, RuleSettings, others, rule_without, score_of
+from evalign.estimators.out_of_fold import OutOfFoldScores
 
 DECISIONS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
 ENDS = ("", "_low", "_high")  # a value and its interval

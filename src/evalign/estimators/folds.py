@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from evalign.estimator.members import Members, mean_of_members
+from evalign.estimators.members import Members, mean_of_members
 from evalign.training.averaging import UsesOffsets
 
 

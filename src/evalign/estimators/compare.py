@@ -12,14 +12,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, check_consistent_length
 
-from evalign.comparison.summary import PLAIN, TUNED, FoldScore
+from evalign.estimators.summary import PLAIN, TUNED, FoldScore
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
-from evalign.estimator import AlignedClassifier, FrameEncoder
-from evalign.estimator.positive import oriented
-from evalign.estimator.rows import row_groups, row_weights
-from evalign.estimator.targets import Targets
+from evalign.estimators import AlignedClassifier, FrameEncoder
+from evalign.estimators.positive import oriented
+from evalign.estimators.rows import row_groups, row_weights
+from evalign.estimators.targets import Targets
 from evalign.tables.labels import label_array
 from evalign.tables.values import within_float32
 

@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from evalign.core.checks import complaint, require
 from evalign.decisions import DecisionRule
-from evalign.estimator.arguments import check_arguments
-from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
-from evalign.estimator.positive import oriented
-from evalign.estimator.rows import OWNER
-from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.estimators.arguments import check_arguments
+from evalign.estimators.fitted import FittedClassifier
+from evalign.estimators.network import NAMES, Size, build, chosen, find_device, plain
+from evalign.estimators.positive import oriented
+from evalign.estimators.rows import OWNER
+from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.store import archive
 from evalign.store.files import StoreError
 from evalign.store.models import register_estimator

@@ -13,10 +13,10 @@ from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.input_warnings import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
-from evalign.estimator.evidence import score_of
-from evalign.estimator.out_of_fold import Split
-from evalign.estimator.positive import check_positive, oriented, warn_of_positive
-from evalign.estimator.rows import weights
+from evalign.estimators.evidence import score_of
+from evalign.estimators.out_of_fold import Split
+from evalign.estimators.positive import check_positive, oriented, warn_of_positive
+from evalign.estimators.rows import weights
 from evalign.tables.labels import alike, indicators, label_array, refuse_gaps
 from evalign.training import TrainingWarning
 

@@ -17,7 +17,7 @@ from evalign.decisions import Decision
 from evalign.decisions.fit_rows import FitSettings, check_promise
 from evalign.decisions.gain_search import quick_standing
 from evalign.decisions.objective import Objective
-from evalign.estimator.rows import OWNER
+from evalign.estimators.rows import OWNER
 from evalign.training.averaging import offsets_of
 
 INFINITE = 1e30  # stands for the bounds of an unbounded metric, as nothing is worse than ∞

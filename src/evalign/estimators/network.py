@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
-from evalign.estimator.folds import Folds
-from evalign.estimator.members import Members
-from evalign.estimator.rows import OWNER
-from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.estimators.folds import Folds
+from evalign.estimators.members import Members
+from evalign.estimators.rows import OWNER
+from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.training.settings import usual_batch_size
 
 Factory = Callable[[int, int], nn.Module]

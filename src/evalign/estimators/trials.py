@@ -13,13 +13,13 @@ from evalign.core.constraints import Infeasible
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
-from evalign.ensemble.candidates import OWNER, CandidateModel
-from evalign.ensemble.choice import DECISIONS, Judge, Trial
-from evalign.ensemble.narration import Tell
-from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
-from evalign.estimator import held_out
-from evalign.estimator.evidence import RuleSettings, cross_fit, without_promise_warnings
-from evalign.estimator.out_of_fold import OutOfFoldScores, Split
+from evalign.estimators.candidates import OWNER, CandidateModel
+from evalign.estimators.choice import DECISIONS, Judge, Trial
+from evalign.estimators.narration import Tell
+from evalign.estimators.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
+from evalign.estimators import held_out
+from evalign.estimators.evidence import RuleSettings, cross_fit, without_promise_warnings
+from evalign.estimators.out_of_fold import OutOfFoldScores, Split
 from evalign.tables.values import take_rows
 from evalign.training import TrainingWarning, holdout_split
 

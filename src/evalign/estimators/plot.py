@@ -9,7 +9,7 @@ import torch
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta, Metric
 from evalign.core.text import installing
-from evalign.estimator.out_of_fold import Method
+from evalign.estimators.out_of_fold import Method
 
 MAX_CLASSES = 30  # those that change most
 
