@@ -20,6 +20,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,40 +31,45 @@ from evalign_study.trainers.deciding import FOLDS, Probabilities, probabilities
 from evalign_study.trainers.methods import GOALS, Problem
 from threadpoolctl import threadpool_limits
 
-from evalign import fit_decision, score
+from evalign import fit_decision
+from evalign.core.metrics import resolve
+from evalign.estimators.evidence import score_of
 
 SETS = ("cardiotocography", "yeast", "mammography", "annthyroid", "winequality_white", "satimage")
 MODELS = ("logistic_regression", "random_forest", "extra_trees")
-ROWS, SPLITS = (300, 2000), range(2)
+ROWS, SPLITS = (250, 1000), range(2)
 
 
 def cells() -> Iterator[dict[str, Any]]:
     """Score every cell."""
-    for rows in ROWS:
-        for run in runs(SETS, splits=SPLITS, models=MODELS, rows=rows):
-            found = probabilities(run)
-            goals = Problem(torch.ones(found.known.shape[1]), run.dataset)
-            for metric in dict.fromkeys(goals.metric(name) for name in GOALS.values()):
-                about = {"table": run.dataset, "rows": rows, "split": run.split_seed}
-                about |= {"classifier": run.method, "metric": metric}
-                yield about | scored(found, metric)
+    for split in SPLITS:
+        for rows, name in product(ROWS, SETS):
+            for run in runs([name], splits=[split], models=MODELS, rows=rows):
+                found = probabilities(run)
+                goals = Problem(torch.ones(found.known.shape[1]), run.dataset)
+                for metric in dict.fromkeys(goals.metric(name) for name in GOALS.values()):
+                    about = {"table": run.dataset, "rows": rows, "split": run.split_seed}
+                    about |= {"classifier": run.method, "metric": metric}
+                    yield about | scored(found, metric)
 
 
 def scored(found: Probabilities, metric: str) -> dict[str, float]:
     """The test scores of one cell, and the two gains."""
     y, crossed, plain = found.y, np.empty_like(found.y), found.known.argmax(1)
+    classes = found.known.shape[1]
+
+    def score(labels: np.ndarray, true: np.ndarray) -> float:
+        return score_of(resolve(metric), labels, true, None, classes)
+
     gains = []
     for number in range(FOLDS):
         out = found.fold == number
         crossed[out] = rule(found, ~out, metric)(probabilities=found.known[out])
-        gains.append(
-            score(metric, y_true=y[out], y_pred=crossed[out])
-            - score(metric, y_true=y[out], y_pred=plain[out])
-        )
-    pooled = score(metric, y_true=y, y_pred=crossed) - score(metric, y_true=y, y_pred=plain)
+        gains.append(score(crossed[out], y[out]) - score(plain[out], y[out]))
+    pooled = score(crossed, y) - score(plain, y)
     by_rule = rule(found, np.ones(len(y), bool), metric)(probabilities=found.test)
-    with_rule = score(metric, y_true=found.y_test, y_pred=by_rule)
-    argmax = score(metric, y_true=found.y_test, y_pred=found.test.argmax(1))
+    with_rule = score(by_rule, found.y_test)
+    argmax = score(found.test.argmax(1), found.y_test)
     mean = float(np.mean(gains))
     return {
         "argmax": argmax,
@@ -97,8 +103,11 @@ def main() -> None:
     torch.set_num_threads(1)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = list(cells())
-    out.write_text(json.dumps({"seconds": time.process_time() - start, "cells": made}, indent=1))
+        made = []
+        for cell in cells():
+            made.append(cell)
+            seconds = time.process_time() - start
+            out.write_text(json.dumps({"seconds": seconds, "cells": made}, indent=1))
     print(*summary(made), sep="\n")
 
 

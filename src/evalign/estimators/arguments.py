@@ -11,8 +11,8 @@ from torch import nn
 from evalign.core.checks import require
 from evalign.decisions import Decision
 from evalign.estimators.network import NAMES
-from evalign.estimators.rows import OWNER
 from evalign.estimators.recipes import RECIPES
+from evalign.estimators.rows import OWNER
 
 
 def check_arguments(arguments: dict[str, Any]) -> None:

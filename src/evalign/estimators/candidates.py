@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 from sklearn.base import is_classifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import has_fit_parameter
 
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import nearest
-from evalign.estimators import AlignedClassifier
+from evalign.estimators.classifier import AlignedClassifier
 
 OWNER = "AlignedEnsemble"
 DEFAULT = ("network", "boosting", "forest", "linear")
@@ -33,32 +32,14 @@ class CandidateModel(NamedTuple):
         name: its name in the results.
         estimator: a scikit-learn classifier with `predict_proba`, not fitted.
         own: whether the user gave it. It then sees the original rows and labels; named candidates
-            see class codes, of two the positive one last.
-        frame: whether it reads the original rows; if not, a matrix of numbers.
+            see a matrix of numbers and class codes, of two the positive one last.
+        network: whether it is an `AlignedClassifier`, which reads typed columns.
     """
 
     name: str
     estimator: Any
     own: bool
-    frame: bool
-
-    def fit_arguments(self, weight: Any, groups: Any) -> dict[str, Any]:
-        """The weights and groups, as far as its `fit` takes them."""
-        given = {"sample_weight": weight, "groups": groups}
-        taken = self.fit_parameters
-        return {taken[name]: x for name, x in given.items() if name in taken and x is not None}
-
-    @property
-    def fit_parameters(self) -> dict[str, str]:
-        """The names of `fit` for weights and groups, where it takes them.
-
-        A pipeline passes them on to its last step.
-        """
-        prefix, model = "", self.estimator
-        if isinstance(model, Pipeline):
-            prefix, model = f"{model.steps[-1][0]}__", model.steps[-1][1]
-        names = ("sample_weight", "groups")
-        return {name: f"{prefix}{name}" for name in names if has_fit_parameter(model, name)}
+    network: bool
 
 
 def build(
@@ -91,9 +72,8 @@ def _made(
         cure = nearest(one, NAMES)
         known = f"be some of {', '.join(NAMES)}"
         require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
-        return CandidateModel(
-            one, _estimator(one, metric, recipe, rows, seed), False, one == "network"
-        )
+        model = _estimator(one, metric, recipe, rows, seed)
+        return CandidateModel(one, model, False, isinstance(model, AlignedClassifier))
     pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
     require(pair, OWNER, "candidates", allowed, repr(one))
     name, estimator = one
@@ -103,7 +83,7 @@ def _made(
         wanted = "be classifiers with predict_proba"
         cure = "Put sklearn.calibration.CalibratedClassifierCV around it."
         raise TypeError(complaint(OWNER, "candidates", wanted, f"{name}: {estimator!r}", cure))
-    return CandidateModel(name, estimator, True, True)
+    return CandidateModel(name, estimator, True, isinstance(estimator, AlignedClassifier))
 
 
 def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int) -> Any:
@@ -135,7 +115,7 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
 def network_candidate(metric: str | MetricFunction, recipe: str, seed: int) -> AlignedClassifier:
     """The network that is a candidate, without a rule: the ensemble has its own.
 
-    The fraction is held out where the fold is too small to validate on (`training.train`).
+    The fraction is held out where the fold is too small to validate on (`trials.train`).
     """
     return AlignedClassifier(
         metric, recipe=recipe, decision="argmax", validation_fraction=0.2, random_state=seed

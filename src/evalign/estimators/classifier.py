@@ -1,46 +1,43 @@
 """`AlignedClassifier`: a scikit-learn estimator that trains a network for a metric."""
 
+import copy
 import os
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+import torch
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.decisions import DecisionRule
-from evalign.estimators import storage
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import Decision
 from evalign.estimators.arguments import check_arguments
-from evalign.estimators.constrained import oriented_constraint
+from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.export import export
-from evalign.estimators.fitted import FittedClassifier
-from evalign.estimators.fitting import fit_rows
-from evalign.estimators.positive import oriented
+from evalign.estimators.fitting import train
+from evalign.estimators.network import BLOCK, blockwise, chosen, find_device, saved_network
+from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.estimators.rows import (
-    FOLDS,
+    HELD_OUT,
     OWNER,
     SMALL_CLASS,
     LabelledRows,
+    dense,
     learn_features,
-    read_labelled,
+    network_input,
     read_validation,
-    restored,
-    row_groups,
-    row_weights,
 )
-from evalign.estimators.targets import Targets, read_classes
-from evalign.store.archive import register
+from evalign.estimators.scaling import QuantileNormal, Standardizer
+from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.targets import read_targets, row_groups, row_weights
 from evalign.tables.features import Features, read
-from evalign.tables.labels import check_names, label_names
 from evalign.training import History
 
 
-class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
+class AlignedClassifier(Aligned):
     """A neural network for tables, trained on the metric it is judged by.
 
     The best epoch is chosen and the decision rule fitted on held-out rows. Columns are scaled
@@ -58,8 +55,8 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
             for 512-256-128 or "linear" on standardised columns, or a function
             (n_features, n_classes) -> Module whose logits have shape (n, n_classes), likewise.
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
-        constraint: such as "recall >= 0.9", see `fit_decision`. The decision rule meets it, and the
-            best epoch is the one with the best metric under it; it is an error if no rule does.
+        constraint: such as "recall >= 0.9", see `fit_decision`. The decision rule of the best epoch
+            meets it; it is an error if no rule does.
         confidence: probability that the constraint holds on new data, such as 0.95, see
             `fit_decision`.
         validation_fraction: the share of held-out rows, stratified by class. None for 0.2, or for
@@ -73,9 +70,6 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
         ema_decay: decay of a moving average of the weights over the steps, which is validated and
             kept; None for the weights themselves.
         patience: epochs without a new best before training stops; None never stops early.
-        class_weight: None, "balanced" or {class: weight}; multiplies the rows' weights in `fit`,
-            for the loss, the best epoch and the decision, so the metric too is that of the
-            reweighted rows. An aligned metric seldom needs it. Not if multilabel.
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: seed of the split and of training.
         verbose: 1 shows a progress bar, or a line per minute if standard error is not a terminal.
@@ -84,7 +78,7 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
     Attributes:
         classes_: the labels, sorted; if multilabel, the numbers of their columns.
         history_: a record per epoch, see `evalign.training.fit`.
-        network_: the trained network.
+        network_: the trained network. Of two classes, its last logit is the positive one's.
         rule_: the `DecisionRule` that `predict` uses. It takes the network's logits, so its
             `threshold` is not on the scale of `predict_proba`.
         features_: the `Features`: what was learned about the columns, and which were dropped.
@@ -98,9 +92,12 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
         True
     """
 
-    n_features_in_: int
-    feature_names_in_: np.ndarray
-    _fitted: FittedClassifier
+    network_: nn.Module
+    history_: History
+    features_: Features
+    _scaler: Standardizer | QuantileNormal
+    _seed: int
+    _kind: Any  # the argument `network` of the fit
 
     def __init__(
         self,
@@ -120,7 +117,6 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
         dropout: float | None = None,
         ema_decay: float | None = 0.995,
         patience: int | None = 15,
-        class_weight: dict[Any, float] | str | None = None,
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
@@ -141,7 +137,6 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
         self.dropout = dropout
         self.ema_decay = ema_decay
         self.patience = patience
-        self.class_weight = class_weight
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -182,91 +177,73 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
                 The same call then ends as if it had never been interrupted (on the CPU, to the
                 bit). It must be the same call on the same rows, with a fixed `random_state`.
         """
-        check_arguments(self.get_params(deep=False))
+        arguments = self.get_params(deep=False)
+        check_arguments(arguments)
         fixed = checkpoint is None or isinstance(self.random_state, Integral)
         allowed = "be an integer with a checkpoint, which only the same seed can resume"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
-        names = label_names(y)
-        X, y = read_labelled(self, X, y, reset=True)
-        targets, codes, metric, factors = read_classes(self, y, sample_weight)
-        classes = targets.classes
-        # Raises before training.
-        oriented_constraint(self.get_params(deep=False), classes, targets.multilabel)
+        metric = resolve(self.metric, owner=OWNER)
+        y, targets, codes = read_targets(OWNER, y, metric, self.pos_label)
+        given = read(self, X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-
-        weight = row_weights(OWNER, sample_weight, codes, factors)
-        features = learn_features(OWNER, X, y, weight)
+        weight = row_weights(OWNER, sample_weight, len(codes))
+        groups = row_groups(OWNER, groups, len(codes))
         constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
-        rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups)
-        rows, groups = rows.counted(groups)
-        if validation_data is None:
-            by_name = isinstance(self.network, str) and self.validation_fraction is None
-            number = FOLDS if by_name and rows.rarest < SMALL_CLASS else 0
-            parts = rows.parts(self.validation_fraction, number, groups, seed, classes)
+        features, counted = learn_features(OWNER, given, y, weight)
+        weight = np.ones(len(codes)) if weight is None else weight
+        rows = LabelledRows(features.matrix(OWNER, given), codes, weight, constraint_groups)
+        rows, groups = rows.take(counted), None if groups is None else groups[counted]
+        small = isinstance(self.network, str) and self.validation_fraction is None
+        small = small and validation_data is None and rows.rarest < SMALL_CLASS
+        fold = rows.folds(groups, seed) if small else None
+        if validation_data is not None:
+            training, validation = rows, read_validation(self, validation_data, features, targets)
+        elif fold is not None:
+            training = validation = rows
         else:
-            given = read_validation(self, validation_data, features, classes, factors, names)
-            parts = rows, given.counted(None)[0], None
-        self._fitted = fit_rows(
-            self.get_params(deep=False),
-            *parts,
+            fraction = self.validation_fraction or HELD_OUT
+            training, validation = rows.hold_out(fraction, groups, seed, targets)
+        settings = RuleSettings(
+            self.metric,
+            cast(Decision, self.decision),
+            self.constraint,
+            targets.names,
+            self.confidence,
+        )
+        settings.check(OWNER, validation.groups)  # before training
+        network, scaler, history, logits, offsets = train(
+            arguments,
+            training,
+            validation,
+            fold,
             metric=metric,
-            classes=classes,
-            names=names,
+            classes=len(targets.classes),
             features=features,
             seed=seed,
             checkpoint=checkpoint,
         )
+        equal, number = np.ptp(validation.weight) == 0, np.arange(len(validation.y))
+        oof = OutOfFoldScores(
+            logits.numpy(),
+            "decision_function",
+            validation.y,
+            None if equal else validation.weight,
+            number,
+            number,
+            validation.groups,
+            offsets,
+        )
+        self.rule_, self._targets = settings.rule(oof), targets
+        self.network_, self.history_, self.features_ = network, history, features
+        self._scaler, self._seed, self._kind = scaler, seed, self.network
         return self
-
-    @property
-    def classes_(self) -> np.ndarray:
-        return self._state().classes
-
-    @property
-    def network_(self) -> nn.Module:
-        return self._state().network
-
-    @property
-    def rule_(self) -> DecisionRule:
-        return self._state().rule
-
-    @property
-    def history_(self) -> History:
-        return self._state().history
-
-    @property
-    def features_(self) -> Features:
-        return self._state().features
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels, by the fitted rule; if multilabel, 0 and 1 (n, n_labels)."""
-        return self._targets.decode(self.rule_.labels_of(self._probabilities(X)).numpy())
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes) in float64, with the loss's offsets added back.
 
         If multilabel, the probability of each label, (n, n_labels).
         """
-        eta = self._probabilities(X)
-        return (eta[..., 1] if self._state().multilabel else eta).numpy()
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The scores behind `predict`.
-
-        For two classes (n,), positive where the second is predicted; for more (n, n_classes), with
-        the prediction as argmax; if multilabel (n, n_labels), positive where a label is predicted.
-        """
-        scores = self.rule_.scores_of(self._probabilities(X))
-        two = scores.shape[1] == 2 and not self._state().multilabel
-        return (scores[:, 1] - scores[:, 0] if two else scores).numpy()
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The metric of the predictions, negated if it is a cost: greater is better."""
-        labels = self.predict(X)
-        if self._state().multilabel:
-            check_names(f"{OWNER}.score", label_names(y), self.rule_.classes)
-        weight, metric = row_weights(OWNER, sample_weight, labels), self._metric(self.classes_)
-        return self._targets.score(OWNER, metric, labels, y, weight)
+        return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]).numpy())
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX file, from raw rows to labels, with the decision rule inside.
@@ -275,21 +252,26 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
         input (n, 1) by its name: numbers as float64 with NaN if missing, bools as 1, 0 or NaN,
         categories as strings with "" if missing, dates as int64, microseconds since 1970 (numpy's
         datetime64[us], NaT if missing). The outputs are "label" (n,), an index into the classes,
-        which are in the file's metadata as JSON, and "probability" and "score" (n, n_classes); if
-        multilabel, "label" is 0 or 1, (n, n_labels). A row with an infinity, which `predict`
-        refuses, gets the label −1 and NaN for the others. Needs `onnx` and `onnxscript`.
+        which are in the file's metadata as JSON, and "probability" and "score" (n, n_classes), in
+        their order (of two, the positive one last); if multilabel, "label" is 0 or 1,
+        (n, n_labels). A row with an infinity, which `predict` refuses, gets the label −1 and NaN
+        for the others. Needs `onnx` and `onnxscript`.
         """
-        export(path, self._state())
+        export(path, self)
+
+    def on_cpu(self) -> Self:
+        """A copy that can be read without a GPU."""
+        other = copy.copy(self)
+        if hasattr(self, "network_"):
+            other.network_ = copy.deepcopy(self.network_).cpu()
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         # A model trained on a GPU must be readable where there is none.
         state: dict[str, Any] = dict(cast(Any, super().__getstate__()))
-        if "_fitted" in state:
-            state["_fitted"] = state["_fitted"].on_cpu()
+        if "network_" in state:
+            state["network_"] = copy.deepcopy(self.network_).cpu()
         return state
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -297,36 +279,47 @@ class AlignedClassifier(storage.Savable, ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def _state(self) -> FittedClassifier:
-        check_is_fitted(self)
-        return self._fitted
+    def _scores(self, X: Any) -> dict[str, Tensor]:
+        rows = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
+        device = next(self.network_.parameters()).device
+        blocks = (dense(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK))
+        inputs = (network_input(block, self._scaler) for block in blocks)
+        logits = torch.cat([blockwise(self.network_, block, device) for block in inputs])
+        finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."
+        require(finite, OWNER, "network", "give finite logits", "others", cure)
+        return {"logits": logits}
 
-    @property
-    def _targets(self) -> Targets:
-        return Targets(self.classes_, np.arange(len(self.classes_)), self._state().multilabel)
+    def _state(self) -> dict[str, Any]:
+        arguments = self.get_params(deep=False)
+        check_arguments(arguments)  # they may have been changed since the fit
+        got, cure = arguments["network"], "Set it back, or fit again."
+        allowed = f"be that of fit, {self._kind!r}"
+        require(got == self._kind, f"{OWNER}.save", "network", allowed, repr(got), cure)
+        parts = {"features": self.features_, "scaler": self._scaler, "history": self.history_}
+        network = self.network_.state_dict()
+        return super()._state() | parts | {"seed": self._seed, "network": network}
 
-    def _probabilities(self, X: Any) -> Tensor:
-        fitted = self._state()
-        rows = read(self, X, reset=False)
-        return fitted.probabilities(fitted.features.matrix(OWNER, rows, warn=True))
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        features, scaler, seed = (state[name] for name in ("features", "scaler", "seed"))
+        ok = type(features) is Features
+        require(ok, "state", "features", "be learnt columns", type(features).__name__)
+        ok = type(seed) is int and 0 <= seed < 2**32
+        require(ok, "state", "seed", "be a whole number below 2³²", repr(seed))
+        network = saved_network(
+            state["network"],
+            self.network,
+            scaler,
+            features.width,
+            len(self.classes_),
+            dropout=chosen(self.get_params(deep=False)).dropout,
+            seed=seed,
+            multilabel=self._targets.multilabel,
+        )
+        self.network_ = network.eval().to(find_device(self.device))
+        self.features_, self.history_ = features, list(state["history"])
+        self._scaler, self._seed, self._kind = scaler, seed, self.network
+        self._set_columns(features)
 
-    def _metric(self, classes: np.ndarray) -> Metric:
-        return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)
 
-    def _saved(self) -> dict[str, Any]:
-        fitted = getattr(self, "_fitted", None)  # a candidate of an ensemble is not fitted
-        if fitted is not None:
-            storage.check_saved(self.get_params(deep=False), fitted)
-        return storage.saved_arguments(self) | {"fitted": fitted and fitted.state_dict()}
-
-    @classmethod
-    def _opened(cls, state: dict[str, Any], **given: Any) -> Self:
-        classifier = cls(**storage.all_arguments(OWNER, state, given))
-        if state["fitted"] is not None:
-            arguments = classifier.get_params(deep=False)
-            classifier._fitted = storage.rebuilt(state["fitted"], arguments)
-            storage.set_columns(classifier, classifier.features_)
-        return classifier
-
-
-register(AlignedClassifier, AlignedClassifier._saved, AlignedClassifier._opened)
+register(AlignedClassifier)

@@ -2,39 +2,44 @@
 
 import copy
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.fit_rows import check_promise
 from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
-from evalign.estimators.choice import choose
-from evalign.estimators.fitted_ensemble import FittedEnsemble
-from evalign.estimators.narration import narrated
-from evalign.estimators.table_forms import read_rows, read_table
-from evalign.estimators.training import Clock
-from evalign.estimators.trials import folds, run_trials
-from evalign.estimators import held_out, storage
+from evalign.estimators.choice import Choice, choose
 from evalign.estimators.evidence import RuleSettings
-from evalign.estimators.rows import restored, row_groups, row_weights
-from evalign.estimators.targets import warn_of_lost
+from evalign.estimators.forms import read_rows, read_table
+from evalign.estimators.out_of_fold import check_folds
+from evalign.estimators.progress import narrated
 from evalign.estimators.recipes import chosen_recipe
-from evalign.store.archive import register
+from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.targets import Targets, warn_of_lost
+from evalign.estimators.trials import Clock, TrainedModels, Trials, folds, run_trials
 from evalign.tables.features import Features
 from evalign.training import TrainingWarning
 
 
-class AlignedEnsemble(storage.Savable, ClassifierMixin, BaseEstimator):
+class Tried(NamedTuple):
+    """Candidates that were tried on one set of folds, and what was chosen of them."""
+
+    targets: Targets
+    features: Features
+    trials: Trials
+    choice: Choice
+
+
+class AlignedEnsemble(Aligned):
     """The best of several models for a table, or their weighted mean, with a decision rule.
 
     All candidates are cross-validated on the same folds, and a decision rule (`fit_decision`) is
@@ -70,7 +75,8 @@ class AlignedEnsemble(storage.Savable, ClassifierMixin, BaseEstimator):
         models_: the models of the folds, by the name of each candidate that was tried.
         rules_: the rule of each candidate alone.
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
-            two, the positive one is the last.
+            two, the positive one is the last. Without a constraint it is argmax where a tuned rule
+            does not help on the held-out rows, with a warning.
         cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
             candidate, and a last one for the ensemble. "candidate" is its name, "weight" that of
             `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
@@ -79,9 +85,10 @@ class AlignedEnsemble(storage.Savable, ClassifierMixin, BaseEstimator):
             its rule. The suffixes "_low" and "_high" are 95% intervals for other rows (a paired
             bootstrap). For each fold, the ensemble is chosen anew on the other folds.
         gain_: how far the ensemble is ahead of "against", the candidate with the best
-            "argmax_score": "value", "low" and "high". That candidate, unlike the ensemble, is
-            chosen on the very rows it is scored on, so the gain is too small rather than too
-            large. With fewer than ten groups, counted in "few_groups", intervals are unreliable.
+            "argmax_score" (with a constraint, which argmax ignores, the best "rule_score"):
+            "value", "low" and "high". That candidate, unlike the ensemble, is chosen on the very
+            rows it is scored on, so the gain is too small rather than too large. With fewer than
+            ten groups, counted in "few_groups", intervals are unreliable.
         left_out_: why a candidate was left out, by its name: time, or the constraint.
         features_: the `Features`: what was learned about the columns, and which were dropped.
         n_features_in_, feature_names_in_: as in scikit-learn.
@@ -95,9 +102,16 @@ class AlignedEnsemble(storage.Savable, ClassifierMixin, BaseEstimator):
         (['boosting', 'linear'], True)
     """
 
+    weights_: dict[str, float]
+    rules_: dict[str, DecisionRule]
+    cv_results_: dict[str, list[Any]]
+    gain_: dict[str, Any]
+    left_out_: dict[str, str]
+    features_: Features
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _fitted: FittedEnsemble
+    _trained: dict[str, TrainedModels]
+    _kept = ("weights_", "rules_", "cv_results_", "gain_", "left_out_", "features_")
 
     def __init__(
         self,
@@ -153,164 +167,123 @@ class AlignedEnsemble(storage.Savable, ClassifierMixin, BaseEstimator):
             checkpoint: a folder for the checkpoints of networks, from which the same call resumes,
                 see `AlignedClassifier.fit`.
         """
-        clock = Clock(self.time_limit)
-        self._check()
-        table, targets, features = read_table(self, X, y, sample_weight, groups)
-        names, decision = targets.names, cast(Decision, self.decision)
-        rows = _num_samples(y)
-        constraint_groups = row_groups(OWNER, constraint_groups, rows, "constraint_groups")
-        if constraint_groups is not None:
-            constraint_groups = constraint_groups[table.counted]
-        settings = RuleSettings(
-            self.metric, decision, self.constraint, names, self.confidence, constraint_groups
-        )
-        settings.check(OWNER)
-        check_promise(OWNER, decision, self.constraint, self.confidence)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = folds(OWNER, self.cv, table, rows, seed)
-        warn_of_lost(targets, table.codes, parts)
-        most = max(len(training) for training, _ in parts)
-        recipe = chosen_recipe(None, self.constraint)
-        candidates = build(self.candidates, self.metric, recipe, most, seed)
-
-        with narrated(self.verbose) as tell:
-            trials = run_trials(
-                candidates,
-                table,
-                targets.classes[targets.order],
-                parts,
-                settings,
-                resolve(self.metric, owner=OWNER),
-                clock=clock,
-                n_jobs=self.n_jobs,
-                seed=seed,
-                checkpoint=checkpoint,
-                tell=tell,
-            )
-            chosen = choose(trials.tried, self.choose, settings, trials.judge)
-        if doubt := settings.doubt(chosen.oof):
-            warnings.warn(doubt, TrainingWarning, stacklevel=2)
-        self._fitted = FittedEnsemble(
-            targets,
-            features,
-            trials.trained,
-            chosen.weights,
-            settings.rule(chosen.oof),
-            trials.rules,
-            chosen.results,
-            chosen.gain,
-            trials.left_out,
-        )
+        tried = self._try(X, y, sample_weight, groups, constraint_groups, checkpoint)
+        (targets, features, trials, choice), judge = tried, tried.trials.judge
+        if choice.doubt:
+            warnings.warn(choice.doubt, TrainingWarning, stacklevel=3)
+        self._targets, self.features_, self._trained = targets, features, trials.trained
+        self.weights_, self.rule_, self.rules_ = choice.weights, choice.rule, trials.rules
+        labels = {name: one.found.labels for name, one in trials.tried.items()}
+        self.cv_results_ = {
+            "candidate": [*labels, self.choose],
+            "weight": [*(choice.weights.get(name, 0.0) for name in labels), 1.0],
+            "seconds": [*(one.seconds for one in trials.tried.values()), np.nan],
+            **judge.table(labels, choice.labels),
+        }
+        self.gain_, self.left_out_ = judge.gain(labels, choice.labels[choice.way]), trials.left_out
         return self
 
     @property
-    def classes_(self) -> np.ndarray:
-        return self._state().targets.classes
-
-    @property
-    def weights_(self) -> dict[str, float]:
-        return self._state().weights
-
-    @property
     def models_(self) -> dict[str, list[Any]]:
-        return {name: one.models for name, one in self._state().trained.items()}
-
-    @property
-    def rule_(self) -> DecisionRule:
-        return self._state().rule
-
-    @property
-    def rules_(self) -> dict[str, DecisionRule]:
-        return self._state().rules
-
-    @property
-    def cv_results_(self) -> dict[str, list[Any]]:
-        return self._state().results
-
-    @property
-    def gain_(self) -> dict[str, Any]:
-        return self._state().gain
-
-    @property
-    def features_(self) -> Features:
-        return self._state().features
-
-    @property
-    def left_out_(self) -> dict[str, str]:
-        return self._state().left_out
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Labels, by the fitted rule."""
-        return self._state().targets.decode(self.rule_(probabilities=self._values(X)))
+        check_is_fitted(self)
+        return {name: one.models for name, one in self._trained.items()}
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes): the weighted mean, before the rule's calibration."""
-        return self._values(X)[:, np.argsort(self._state().targets.order)]
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The scores behind `predict`.
-
-        For two classes (n,), positive where the second is predicted; for more (n, n_classes), with
-        the prediction as argmax.
-        """
-        scores = self.rule_.scores(probabilities=self._values(X))
-        return self._state().targets.decision(scores)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The metric of the predictions, negated if it is a cost: greater is better."""
-        labels = self.predict(X)
-        weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
-        metric = resolve(self.metric, owner=OWNER)
-        return self._state().targets.score(OWNER, metric, labels, y, weight)
+        check_is_fitted(self)
+        return self._targets.sorted(self._scores(X)["probabilities"])
 
     def only(self, name: str) -> Self:
         """One candidate with its rule, as a classifier of its own."""
-        fitted = self._state()
-        known = list(fitted.trained)
+        check_is_fitted(self)
+        known = list(self._trained)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
         alone = copy.copy(self)
-        alone._fitted = replace(fitted, weights={name: 1.0}, rule=fitted.rules[name])
+        alone.weights_, alone.rule_ = {name: 1.0}, self.rules_[name]
         return alone
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
         return tags
 
-    def _check(self) -> None:
-        """Refuse arguments that `fit` cannot use."""
+    def _try(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        constraint_groups: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Tried:
+        """Train the candidates, and choose among them."""
+        clock = Clock(self.time_limit, time.monotonic())
         known = self.choose in (BLEND, AUTO)
         require(known, OWNER, "choose", f"be {BLEND} or {AUTO}", repr(self.choose))
-        allowed = "be a number of folds, at least 2, a splitter of scikit-learn, or None"
-        ok = self.cv is None or held_out.makes_folds(self.cv)
-        require(ok, OWNER, "cv", allowed, repr(self.cv))
+        check_folds(OWNER, self.cv, None)
         limit = self.time_limit
-        ok = limit is None or (
-            isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
+        ok = isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
+        ok, allowed = ok or limit is None, "be seconds, above 0, or None"
+        require(ok, OWNER, "time_limit", allowed, repr(limit))
+        metric = resolve(self.metric, owner=OWNER)
+        given = (X, y, sample_weight, groups, constraint_groups)
+        table, targets, features = read_table(self, metric, *given)
+        decision = cast(Decision, self.decision)
+        settings = RuleSettings(
+            self.metric, decision, self.constraint, targets.names, self.confidence
         )
-        require(ok, OWNER, "time_limit", "be seconds, above 0, or None", repr(limit))
+        settings.check(OWNER, table.constraint_groups)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        parts = folds(self.cv, table, seed)
+        warn_of_lost(targets, table.codes, parts)
+        most = max(len(training) for training, _ in parts)
+        recipe = chosen_recipe(None, self.constraint)
+        candidates = build(self.candidates, self.metric, recipe, most, seed)
+        with narrated(self.verbose) as tell:
+            trials = run_trials(
+                candidates,
+                table,
+                targets.ordered,
+                parts,
+                settings,
+                metric,
+                clock=clock,
+                n_jobs=self.n_jobs,
+                seed=seed,
+                checkpoint=checkpoint,
+                tell=tell,
+            )
+        choice = choose(trials.tried, self.choose, settings, trials.judge)
+        return Tried(targets, features, trials, choice)
 
-    def _state(self) -> FittedEnsemble:
-        check_is_fitted(self)
-        return self._fitted
+    def _scores(self, X: Any) -> dict[str, np.ndarray]:
+        rows, classes = read_rows(self, X, self.features_), self._targets.ordered
+        each = [self._trained[name].mean(rows, classes) for name in self.weights_]
+        return {"probabilities": np.average(each, 0, weights=list(self.weights_.values()))}
 
-    def _values(self, X: Any) -> np.ndarray:
-        """The mean probabilities, with columns in the order of the rule."""
-        fitted = self._state()
-        return fitted.mean(read_rows(self, X, fitted.features))
+    def _state(self) -> dict[str, Any]:
+        trained = {name: list(one[1:]) for name, one in self._trained.items()}
+        return super()._state() | {"trained": trained}
 
-    def _saved(self) -> dict[str, Any]:
-        return storage.saved_arguments(self) | {"fitted": self._state().state_dict()}
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        classes, rules = self.classes_, [*self.rules_.values()]
+        ok = type(self.features_) is Features and all(type(rule) is DecisionRule for rule in rules)
+        ok = ok and all(len(rule.gain) == len(classes) for rule in rules)
+        require(ok, "state", "rules", "be rules for the classes, and features learnt", "others")
+        self._trained = {name: TrainedModels(name, *one) for name, one in state["trained"].items()}
+        for name, one in self._trained.items():
+            known = classes if one.own else np.arange(len(classes))
+            ok = bool(one.models) and all(np.isin(m.classes_, known).all() for m in one.models)
+            require(ok, "state", "trained", "be models of these classes", name)
+        weights, names = self.weights_, {*self._trained}
+        ok = bool(weights) and {*weights} <= names == {*self.rules_}
+        ok = ok and all(0 < weight <= 1 for weight in weights.values())
+        require(ok, "state", "weights", f"be those of some of {sorted(names)}", weights)
+        if not isinstance(self.metric, str):
+            changed = {n: replace(rule, metric=self.metric) for n, rule in self.rules_.items()}
+            self.rules_ = changed
+        self._set_columns(self.features_)
 
-    @classmethod
-    def _opened(cls, state: dict[str, Any], **given: Any) -> Self:
-        ensemble = cls(**storage.all_arguments(OWNER, state, given))
-        ensemble._fitted = FittedEnsemble.from_state_dict(state["fitted"], ensemble.metric)
-        storage.set_columns(ensemble, ensemble.features_)
-        return ensemble
 
-
-register(AlignedEnsemble, AlignedEnsemble._saved, AlignedEnsemble._opened)
+register(AlignedEnsemble)

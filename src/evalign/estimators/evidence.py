@@ -1,90 +1,124 @@
 """What a decision rule gains over argmax, on rows that it was not fitted to."""
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse, undefined_without_rows
-from evalign.core.estimates import Estimate, estimate
+from evalign.core.estimates import UNBOUNDED, Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
-from evalign.decisions.fit_rows import FitSettings
+from evalign.decisions.fit_rows import FitSettings, check_promise
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
-from evalign.estimators.constrained import gaps_of
-from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores, as_argument
+from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
 
 # Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.
 MIN_TUNING_ROWS = 10
 CURVE = 200  # thresholds at most
+WAYS: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
 
 
 @dataclass(frozen=True)
 class RuleSettings:
-    """Arguments of `fit_decision`; `groups` are those of all rows of the table."""
+    """Arguments of `fit_decision`."""
 
     metric: str | MetricFunction
     decision: Decision
     constraint: str | None
     classes: Sequence[Any]
     confidence: float | None = None
-    groups: np.ndarray | None = None
 
-    def check(self, owner: str) -> None:
+    def check(self, owner: str, groups: np.ndarray | None) -> None:
         """Refuse settings that no rule can meet, before a classifier is trained."""
+        check_promise(owner, self.decision, self.constraint, self.confidence)
         given = {"constraint": self.constraint, "classes": self.classes}
         FitSettings(owner, self.metric, self.decision, **given)
-        if self.decision != "argmax":
-            gaps_of(owner, self.constraint, self.classes, self.groups)
+        parts = parse(self.constraint, self.classes, owner=owner) if self.constraint else ()
+        gaps, name = [each.text for each in parts if each.gap], "constraint_groups"
+        if not gaps:
+            allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
+            require(groups is None, owner, name, allowed, "groups", cure)
+        elif groups is None:
+            cure = "Pass fit(X, y, constraint_groups=...), a group per row."
+            raise ValueError(complaint(owner, name, f"be given for {gaps[0]!r}", None, cure))
+        else:
+            number = len(np.unique(groups))
+            require(number > 1, owner, name, "name at least two groups", number)
+        for each in parts:
+            ideal = perfect(len(self.classes))
+            each.slack(ideal, [ideal])  # raises if it is for two classes only
 
-    def doubt(self, oof: OutOfFoldScores) -> str | None:
-        """Why argmax has to take the place of a fitted rule, if it has to."""
-        free = self.constraint is None and self.decision == "tuned"
-        if not free or oof.minority_rows >= MIN_TUNING_ROWS:
+    def doubt(self, oof: OutOfFoldScores, gain: float) -> str | None:
+        """Why labels are those of the highest score in spite of "tuned", if they are."""
+        if self.constraint is not None or self.decision != "tuned":
             return None
-        return (
-            f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent class, "
-            f"and there are {oof.minority_rows}: labels are those of the highest score. Give more "
-            "rows, or decide by the probabilities (decision expected)."
-        )
+        stay = "labels are those of the highest score"
+        if oof.minority_rows < MIN_TUNING_ROWS:
+            return (
+                f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent "
+                f"class, and there are {oof.minority_rows}: {stay}. Give more rows, or decide by "
+                "the probabilities (decision expected)."
+            )
+        if not gain > 0:
+            return f"The rule does not help on rows held out (it gains {gain:.3g}): {stay}."
+        return None
 
     def rule(self, oof: OutOfFoldScores, decision: Decision | None = None) -> DecisionRule:
-        """Fit the rule.
-
-        A confidence counts rows, so a row that was held out several times counts once.
-        """
-        if decision is None:
-            decision = "argmax" if self.doubt(oof) else self.decision
-        promising = self.confidence is not None and decision == self.decision
-        if promising:
-            oof = oof.take(np.unique(oof.row, return_index=True)[1])
-        free = decision == "argmax" or self.groups is None
+        """Fit the rule, or that of another decision, which promises nothing."""
+        own = decision in (None, self.decision)
+        decision = decision or self.decision
+        free = decision == "argmax"
         return fit_decision(
-            **as_argument(oof.values, oof.method),
+            **oof.argument,
             y=oof.y,
             metric=self.metric,
             decision=decision,
             task="multilabel" if oof.multilabel else None,
             sample_weight=oof.weight,
-            constraint=None if decision == "argmax" else self.constraint,
-            groups=None if free else cast(np.ndarray, self.groups)[oof.row],
-            confidence=self.confidence if promising else None,
+            constraint=None if free else self.constraint,
+            groups=None if free else oof.groups,
+            confidence=self.confidence if own else None,
             classes=self.classes,
+            offsets=oof.offsets,
         )
 
+    def useful_rule(self, oof: OutOfFoldScores, gain: float) -> tuple[DecisionRule, str | None]:
+        """The rule, or argmax and why, for a gain on rows that the rule was not fitted to."""
+        doubt = self.doubt(oof, gain)
+        return self.rule(oof, "argmax" if doubt else None), doubt
 
-@contextmanager
-def without_promise_warnings() -> Iterator[None]:
-    """Silence rules that cannot promise their constraint, except for the final rule."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotPromisedWarning)
-        yield
+    def rule_without(
+        self, oof: OutOfFoldScores, fold: int, decision: Decision | None
+    ) -> DecisionRule | None:
+        """The rule of the rows of all other folds; None if there are none or none can be fitted.
+
+        The other rows may not allow for the constraint, or be of one group.
+        """
+        rest = oof.take(oof.fold != fold)
+        alone = rest.groups is not None and len(np.unique(rest.groups)) < 2
+        if not len(rest.y) or (alone and decision != "argmax"):
+            return None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotPromisedWarning)  # the final rule says so
+                return self.rule(rest, decision)
+        except Infeasible:
+            return None
+
+
+def perfect(classes: int, *, multilabel: bool = False) -> Confusion:
+    """All rows labelled correctly. A metric or a constraint that is for two classes may refuse."""
+    if multilabel:
+        one = torch.ones(classes)
+        return Confusion(one, one, one, 2 * one, multilabel=True)
+    return Confusion.from_matrix(torch.eye(classes))
 
 
 def score_of(
@@ -111,71 +145,43 @@ class CrossFitted(NamedTuple):
 
 
 def cross_fit(
-    oof: OutOfFoldScores, settings: RuleSettings, decisions: dict[str, Decision | None]
+    oof: OutOfFoldScores, settings: RuleSettings, decisions: dict[str, Decision | None] = WAYS
 ) -> CrossFitted:
     """Fit rules to the other folds and score them, fold by fold; None is the settings' decision."""
     metric, number = resolve(settings.metric, owner=OWNER), len(settings.classes)
     folds = np.unique(oof.fold)
     scores = {name: np.full(len(folds), np.nan) for name in decisions}
     labels = {name: np.full_like(oof.y, -1) for name in decisions}
-    rules: list[DecisionRule | None] = []
+    rules: dict[str, list[DecisionRule | None]] = {name: [] for name in decisions}
     for place, fold in enumerate(folds):
         test = np.asarray(oof.fold == fold)
         held_out = oof.take(test)
         for name, decision in decisions.items():
-            found = rule_without(oof, test, settings, decision)
-            if name == next(iter(decisions)):
-                rules.append(found)
-            if found is None:
-                continue
-            given = found(**as_argument(held_out.values, held_out.method))
-            labels[name][test] = given
-            scores[name][place] = score_of(metric, given, held_out.y, held_out.weight, number)
-    return CrossFitted(scores, labels, rules)
+            found = settings.rule_without(oof, fold, decision)
+            rules[name].append(found)
+            if found is not None:
+                given = labels[name][test] = found(**held_out.argument)
+                scores[name][place] = score_of(metric, given, held_out.y, held_out.weight, number)
+    return CrossFitted(scores, labels, rules["rule"])
 
 
-def others(oof: OutOfFoldScores, some: np.ndarray) -> np.ndarray:
-    """A mask of the scores of all other rows, as a row may have been held out several times."""
-    return np.asarray(~np.isin(oof.row, oof.row[some]))
-
-
-def rule_without(
-    oof: OutOfFoldScores, some: np.ndarray, settings: RuleSettings, decision: Decision | None
-) -> DecisionRule | None:
-    """The rule fitted to all rows but some; None if there are no others or none can be fitted.
-
-    The other rows may not allow for the constraint, or be of one group.
-    """
-    rest = oof.take(others(oof, some))
-    gap = settings.groups is not None and decision != "argmax"
-    alone = gap and len(np.unique(cast(np.ndarray, settings.groups)[rest.row])) < 2
-    if not len(rest.row) or alone:
-        return None
-    try:
-        with without_promise_warnings():
-            return settings.rule(rest, decision)
-    except Infeasible:
-        return None
-
-
-def mean_of(scores: np.ndarray, oof: OutOfFoldScores) -> Estimate:
+def mean_of(scores: np.ndarray, bounds: tuple[float, float] = UNBOUNDED) -> Estimate:
     """The mean over folds with its interval, which is NaN for fewer than two scores."""
     values = scores[np.isfinite(scores)]
     if len(values) < 2:
         return Estimate(_of_finite(np.mean, values), np.nan, np.nan, np.nan)
-    # A row may be held out several times: the folds of one repetition.
-    folds = len(np.unique(oof.fold))
-    once = max(2, round(len(np.unique(oof.row)) * folds / len(oof.row)))
-    return estimate(values.tolist(), once)
+    return estimate(values.tolist(), len(scores), bounds)
 
 
-def evidence(oof: OutOfFoldScores, settings: RuleSettings, rule: DecisionRule) -> dict[str, Any]:
-    """Score, fold by fold, argmax and the rule that is fitted to the other folds.
+def evidence(
+    oof: OutOfFoldScores, settings: RuleSettings
+) -> tuple[DecisionRule, dict[str, Any], str | None]:
+    """The rule, what it gains fold by fold, and why it is argmax if it had to be.
 
     See `AlignedDecisionCV.cv_results_` for the names.
     """
     metric, number = resolve(settings.metric, owner=OWNER), len(settings.classes)
-    decisions: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
+    decisions = dict(WAYS)
     if settings.decision == "tuned":
         decisions["expected"] = "expected"
     folds = np.unique(oof.fold)
@@ -190,8 +196,10 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings, rule: DecisionRule) -
         result["fold_slacks"] = _slacks(oof, settings, labels["rule"], folds)
     if settings.confidence is not None:
         result["fold_promised"] = [found is not None and found.promised for found in rules]
-    gain = mean_of(scores["rule"] - scores["argmax"], oof)
+    least, most = metric.bounds
+    gain = mean_of(scores["rule"] - scores["argmax"], (least - most, most - least))
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
+    rule, doubt = settings.useful_rule(oof, gain.value)
     decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(oof.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():
         part = oof.take(decided)
@@ -200,7 +208,7 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings, rule: DecisionRule) -
         result |= _curve(oof, metric, folds)
         own = [np.nan if found is None else threshold(found, oof) for found in rules]
         result |= {"threshold": threshold(rule, oof), "fold_thresholds": np.array(own)}
-    return result
+    return rule, result, doubt
 
 
 def _slacks(
@@ -212,7 +220,6 @@ def _slacks(
     """
     constraints = parse(settings.constraint or "", settings.classes, owner=OWNER)
     result = {each.text: np.full(len(folds), np.nan) for each in constraints}
-    groups = None if settings.groups is None else settings.groups[oof.row]
 
     def of(rows: np.ndarray) -> Confusion:
         part = oof.take(rows)
@@ -223,8 +230,8 @@ def _slacks(
         if (labels[own] < 0).any():
             continue
         parts = None
-        if groups is not None:
-            parts = [of(own & (groups == group)) for group in np.unique(groups[own])]
+        if oof.groups is not None:
+            parts = [of(own & (oof.groups == group)) for group in np.unique(oof.groups[own])]
         for each in constraints:
             strict = replace(each, metric=undefined_without_rows(each.metric))
             counted = [part for part in parts or () if each.metric(part).isfinite()]

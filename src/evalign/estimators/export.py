@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.estimators.fitted import FittedClassifier
 from evalign.estimators.rows import OWNER, network_input
 from evalign.tables.columns import (
     BooleanColumn,
@@ -27,7 +26,7 @@ INSIDE = "evalign/"  # prefix of all names but those of inputs and outputs
 NO_DATE = int(np.datetime64("NaT", "us").astype(np.int64))
 
 
-def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
+def export(path: str | os.PathLike[str], classifier: Any) -> None:
     """Write one module from raw rows to labels, with the classes in the file's metadata.
 
     An array is one input; of a frame, each column is one.
@@ -35,13 +34,13 @@ def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
     import onnx
     from onnx import compose, helper
 
-    inputs = _inputs(fitted.features)
+    inputs = _inputs(classifier.features_)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "# The axis name: n", UserWarning)  # one for all inputs
         # torch's own, of how it copies its modules.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
         program = torch.onnx.export(
-            _RowsToLabels(fitted.on_cpu()).eval(),
+            _RowsToLabels(classifier.on_cpu()).eval(),
             tuple(example for example, _ in inputs.values()),
             input_names=[f"input {place}" for place in range(len(inputs))],
             output_names=OUTPUTS,
@@ -65,30 +64,31 @@ def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
             graph.input.append(helper.make_tensor_value_info(name, number, shape))
             graph.node.insert(0, helper.make_node("Identity", [name], [inner]))
     model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))  # of LabelEncoder
-    names = fitted.rule.classes if fitted.multilabel else None
-    labels = json.dumps(names or fitted.classes.tolist())
-    model.metadata_props.add(key="classes", value=labels)
+    targets = classifier._targets
+    labels = targets.columns or targets.ordered.tolist()
+    model.metadata_props.add(key="classes", value=json.dumps(labels))
     onnx.save(model, os.fspath(path))
 
 
 class _RowsToLabels(nn.Module):
     """The whole of `predict`. A graph cannot refuse a row: an infinite one gets no label."""
 
-    def __init__(self, fitted: FittedClassifier) -> None:
+    def __init__(self, classifier: Any) -> None:
         super().__init__()
-        self.network, self.fitted = fitted.network, fitted
+        self.network, self.classifier = classifier.network_, classifier
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        rule, features = self.fitted.rule, self.fitted.features
+        rule, features = self.classifier.rule_, self.classifier.features_
+        many = self.classifier._targets.multilabel
         X = _of_array(features, inputs[0]) if _is_array(features) else _of_columns(features, inputs)
-        logits = self.network(network_input(X, self.fitted.scaler)).double()
+        logits = self.network(network_input(X, self.classifier._scaler)).double()
         probability = rule.softmax(logits)
         label, score = rule.labels_of(probability), rule.scores_of(probability)
-        if self.fitted.multilabel:
+        if many:
             probability = probability[..., 1]
         usable = X.isfinite().all(1)
         of_row = usable.unsqueeze(1)
-        label = torch.where(of_row if self.fitted.multilabel else usable, label, -1)
+        label = torch.where(of_row if many else usable, label, -1)
         return (
             label,
             torch.where(of_row, probability, torch.nan),

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
-from evalign.estimators.folds import Folds
-from evalign.estimators.members import Members
+from evalign.estimators.members import Folds, Members
 from evalign.estimators.rows import OWNER
 from evalign.estimators.scaling import QuantileNormal, Standardizer
+from evalign.store.files import StoreError
 from evalign.training.settings import usual_batch_size
 
 Factory = Callable[[int, int], nn.Module]
@@ -19,6 +19,7 @@ Factory = Callable[[int, int], nn.Module]
 BLOCK = 512
 CPU = torch.device("cpu")
 NAMES = ("auto", "mlp", "linear")
+FOLD = "networks."  # before the name of a weight of a fold's network
 
 
 class Size(NamedTuple):
@@ -144,6 +145,61 @@ def plain(kind: str | Factory, n_features: int, n_classes: int, dropout: float) 
         return kind(n_features, n_classes)
     hidden = {"mlp": (512, 256, 128), "linear": ()}[kind]
     return mlp(n_features, n_classes, hidden=hidden, dropout=dropout)
+
+
+def saved_network(
+    weights: dict[str, Tensor],
+    kind: str | Factory,
+    scaler: Standardizer | QuantileNormal,
+    n_features: int,
+    n_classes: int,
+    **how: Any,
+) -> nn.Module:
+    """A network from untrusted weights, which say its size: numbers could ask for any memory.
+
+    Args:
+        weights: what its `state_dict` gave.
+        kind: see `build`, as for the next; both must fit together.
+        scaler: what was saved of it.
+        n_features: the columns that come to the scaler.
+        n_classes: the number of logits.
+        how: the other arguments of `build`.
+    """
+    known = callable(kind) or kind in NAMES
+    require(known, "state", "network", f"be one of {', '.join(NAMES)} or a function", repr(kind))
+    wanted = QuantileNormal if kind == "auto" else Standardizer
+    ok, got = type(scaler) is wanted and scaler.n_features == n_features, type(scaler).__name__
+    require(ok, "state", "scaler", f"be a {wanted.__name__} of {n_features} columns", got)
+    size, folds = Size(0, 0), 0
+    if isinstance(kind, str):
+        within = FOLD if any(name.startswith(FOLD) for name in weights) else ""
+        shapes = {name: tuple(w.shape) for name, w in weights.items() if name.startswith(within)}
+        folds = len({name.split(".")[1] for name in shapes}) if within else 0
+        each = [f"{FOLD}{fold}." for fold in range(folds)] or [""]
+        first = (name for name in shapes if name.startswith(each[0]))
+        got = {name.removeprefix(each[0]): shapes[name] for name in first}
+        if kind == "auto":
+            size, inputs = Size(*got["head.weight"][:2]), got["backbone.blocks.0.0.weight"][1]
+            needed = got | {
+                "head.weight": (*size, n_classes),
+                "backbone.blocks.0.0.r": (size.members, inputs),
+                "backbone.blocks.1.0.weight": (size.width, size.width),
+            }
+            ok = n_features <= inputs
+            require(ok, "state", "network", f"have inputs for {n_features} features", inputs)
+        else:
+            with torch.device("meta"):  # sizes without memory
+                network = plain(kind, n_features, n_classes, how["dropout"])
+            needed = {name: tuple(w.shape) for name, w in network.state_dict().items()}
+        allowed = f"be those of {n_features} features and {n_classes} classes, for each fold"
+        ok = shapes == {start + name: shape for start in each for name, shape in needed.items()}
+        require(ok, "state", "network", allowed, "weights of other sizes")
+    network = build(kind, scaler, n_classes, size=size, folds=folds, **how)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise StoreError(f"The saved weights belong to another network: {error}") from None
+    return network
 
 
 @torch.no_grad()

@@ -1,11 +1,11 @@
-"""The progress of training: a bar on a terminal, a line per minute in a log."""
+"""The progress of training: on a terminal a bar or a passing line, in a log a line per minute."""
 
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 EpochRecord = dict[str, Any]
 MINUTE = 60.0  # seconds between the lines of a log
@@ -75,3 +75,31 @@ def _text(record: EpochRecord, metric: str) -> str:
         f"{metric} {record['validation_metric']:.4f}{'*' if record['best'] else ' '}",
     ]
     return "  ".join(parts)
+
+
+class Tell(Protocol):
+    """Take a line about what was done; a `passing` one may be replaced by the next."""
+
+    def __call__(self, text: str, *, passing: bool = False) -> None: ...
+
+
+@contextmanager
+def narrated(verbose: int) -> Iterator[Tell]:
+    """Give a function that prints lines on standard error, or does nothing.
+
+    Passing lines are shown on a terminal, and in a log after a minute without a line.
+    """
+    console = terminal() if verbose else None
+    if console is None:
+        yield MinuteLog(time.monotonic()) if verbose else lambda text, *, passing=False: None
+        return
+    from rich.text import Text
+
+    with console.status("") as status:
+
+        def to_terminal(text: str, *, passing: bool = False) -> None:
+            status.update(Text(text))  # the name of a candidate is not markup
+            if not passing:
+                console.print(text, soft_wrap=True)
+
+        yield to_terminal

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import require
+from evalign.store.archive import register
 
 BINS = 48  # of the embeddings that follow, whose edges are among the levels
 TAIL, FARTHEST = 32, -5.2  # further levels in each tail, up to this normal quantile
@@ -178,3 +179,7 @@ def _quantiles(X: Tensor) -> Tensor:
     # Equal neighbours stay what they are, to the last bit: ties are found by it.
     between = torch.where(left == right, left, (1 - share) * left + share * right)
     return between.T.cummax(1).values.contiguous()
+
+
+register(Standardizer)
+register(QuantileNormal)

@@ -1,26 +1,34 @@
-"""Labels: read, encoded as class codes, decoded, and scored."""
+"""Labels: read, encoded as class codes, decoded, and scored. Weights and groups of rows."""
 
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.frozen import FrozenEstimator
-from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight, indexable
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from evalign.core.checks import complaint, refuse_masked, require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.input_warnings import warn_of_one_hot
-from evalign.core.metrics import Metric, resolve
-from evalign.estimators.evidence import score_of
+from evalign.core.input_warnings import warn, warn_of_one_hot
+from evalign.core.metrics import Metric
+from evalign.core.numerics import with_mean_one
+from evalign.core.values import weights_of_rows
+from evalign.decisions.inputs import group_values
+from evalign.estimators.evidence import perfect, score_of
 from evalign.estimators.out_of_fold import Split
-from evalign.estimators.positive import check_positive, oriented, warn_of_positive
-from evalign.estimators.rows import weights
-from evalign.tables.labels import alike, indicators, label_array, refuse_gaps
+from evalign.tables.labels import (
+    alike,
+    check_names,
+    indicators,
+    label_array,
+    label_names,
+    refuse_gaps,
+)
 from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, for a tie that the last class wins
+UNEVEN = torch.tensor([[5.0, 2.0], [1.0, 9.0]])  # metrics of one class differ between the two
 
 
 class Targets(NamedTuple):
@@ -30,30 +38,32 @@ class Targets(NamedTuple):
         classes: the labels, sorted; if multilabel, the numbers of their columns.
         order: the rule's classes as positions in `classes`: of two, the positive one is the last.
         multilabel: whether a row may have several labels.
+        columns: the names of the labels of a frame, if multilabel.
     """
 
     classes: np.ndarray
     order: np.ndarray
     multilabel: bool
+    columns: list[str] | None = None
 
-    @classmethod
-    def of(cls, y: np.ndarray) -> tuple["Targets", np.ndarray]:
-        """The targets of labels (N,), or of 0 and 1 (N, L), and their codes."""
-        if y.ndim == 2:
-            number = np.arange(y.shape[1])
-            return cls(number, number, True), y
-        classes, codes = np.unique(y, return_inverse=True)
-        return cls(classes, np.arange(len(classes)), False), codes
+    @property
+    def ordered(self) -> np.ndarray:
+        """The labels in the order of the rule's classes."""
+        return self.classes[self.order]
 
     @property
     def names(self) -> list[str | int]:
         """The rule's classes, as strings or integers."""
-        labels = self.classes[self.order].tolist()
+        labels = self.columns or self.ordered.tolist()
         return [label if type(label) in (str, int) else str(label) for label in labels]
+
+    def sorted(self, columns: np.ndarray) -> np.ndarray:
+        """Columns of the rule's classes, in the order of `classes`."""
+        return columns[:, np.argsort(self.order)]
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """The labels of the rule's codes."""
-        return codes if self.multilabel else self.classes[self.order][codes]
+        return codes if self.multilabel else self.ordered[codes]
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
         """The `decision_function` of the rule's scores, in the order of `classes`.
@@ -64,22 +74,29 @@ class Targets(NamedTuple):
         if self.multilabel:
             return scores
         if scores.shape[1] != 2:
-            return scores[:, np.argsort(self.order)]
+            return self.sorted(scores)
         lead = scores[:, 1] - scores[:, 0]
         return lead if self.order[0] == 0 else np.where(lead == 0, TIE, -lead)
 
     def encode(self, owner: str, *labels: Any) -> tuple[list[np.ndarray], np.ndarray]:
         """The codes of labels, and the labels that are not among the classes, coded last."""
         if self.multilabel:
+            for each in labels:
+                check_names(owner, label_names(each), self.columns)
             given = [indicators(owner, each) for each in labels]
             allowed = f"have {len(self.classes)} columns"
             for each in given:
                 ok = each.shape[1] == len(self.classes)
                 require(ok, owner, "y", allowed, each.shape[1])
             return given, self.classes[:0]
-        given = [column_or_1d(each) for each in labels]
+        given = [column_or_1d(label_array(owner, each)) for each in labels]
+        for each in given:
+            refuse_gaps(owner, each)
+            ok = isinstance(self.classes[0], str) == all(isinstance(one, str) for one in each[:1])
+            allowed = f"hold labels of the type of those of fit, {self.classes[:3].tolist()}"
+            require(ok, owner, "y", allowed, each[:3].tolist())
         new = np.setdiff1d(np.concatenate(given), self.classes)
-        known = np.concatenate([self.classes[self.order], new])
+        known = np.concatenate([self.ordered, new])
         place = np.argsort(known)
         return [place[np.searchsorted(known, each, sorter=place)] for each in given], new
 
@@ -88,13 +105,7 @@ class Targets(NamedTuple):
     ) -> float:
         """The metric of predicted labels, negated if it is a cost."""
         where = f"{owner}.score"
-        if not self.multilabel:
-            y = column_or_1d(label_array(owner, y))
-            refuse_gaps(where, y)
-            alike = isinstance(self.classes[0], str) == all(isinstance(each, str) for each in y[:1])
-            allowed = f"hold labels of the type of those of fit, {self.classes[:3].tolist()}"
-            require(alike, where, "y", allowed, y[:3].tolist())
-        (codes, true), new = self.encode(owner, labels, y)
+        (codes, true), new = self.encode(where, labels, y)
         allowed = f"hold a label for each of the {len(codes)} rows"
         require(len(true) == len(codes), where, "y", allowed, len(true))
         try:
@@ -106,99 +117,68 @@ class Targets(NamedTuple):
             text = complaint(where, "y", allowed, new[:3].tolist())
             raise ValueError(text) from error
 
-    def check_metric(self, metric: Metric) -> None:
-        """Refuse a metric that is not for these labels, such as one for two classes given three."""
-        if self.multilabel:
-            one = torch.ones(len(self.classes))
-            metric(Confusion(one, one, one, 2 * one, multilabel=True))
-        else:
-            metric(Confusion.from_matrix(torch.eye(len(self.classes))))
 
+def read_targets(
+    owner: str, y: Any, metric: Metric, pos_label: Any, known: np.ndarray | None = None
+) -> tuple[np.ndarray, Targets, np.ndarray]:
+    """Checked labels (N,), or 0 and 1 of shape (N, L), what they are, and their codes.
 
-def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targets, np.ndarray]:
-    """Rows that can be indexed, their labels, the targets, and the codes of the labels.
-
-    `classifier` is the estimator, whose arguments `metric`, `pos_label` and `cv` are read.
+    `known` are the classes of a classifier that is already fitted.
     """
-    owner = type(classifier).__name__
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
-    refuse_masked(owner, "X", X)
-    y = label_array(owner, y)
+    columns, y = label_names(y), label_array(owner, y)
     many = y.ndim == 2 and y.shape[1] > 1
     y = indicators(owner, y) if many else column_or_1d(alike(owner, y), warn=True)
     assert_all_finite(y, input_name="y")
     require(len(y) > 0, owner, "y", "hold at least one row", "none")
-    X, y = indexable(X, y)
     check_classification_targets(y)
-    metric = resolve(classifier.metric, owner=owner)
-    if y.ndim == 2:
-        allowed, got = "be None if multilabel", repr(classifier.pos_label)
-        require(classifier.pos_label is None, owner, "pos_label", allowed, got)
+    if many:
+        allowed, got = "be None if multilabel", repr(pos_label)
+        require(pos_label is None, owner, "pos_label", allowed, got)
         warn_of_one_hot(owner, torch.from_numpy(y), "y", else_pass="", kind=TrainingWarning)
-        return X, y, *Targets.of(y)
+        number = np.arange(y.shape[1])
+        metric(perfect(len(number), multilabel=True))
+        return y, Targets(number, number, True, columns), y
     classes = np.unique(y)
-    model = getattr(classifier, "estimator", None)
-    fixed = classifier.cv == "prefit" if isinstance(classifier.cv, str) else False
-    if model is not None and (fixed or isinstance(model, FrozenEstimator)):
-        known = np.asarray(model.classes_)
+    if known is not None:
         new = np.setdiff1d(classes, known)
         allowed = "hold labels that the fitted classifier knows"
         require(not len(new), owner, "y", allowed, new[:3].tolist())
-        classes = known
-    refuse_one_class(owner, classes)
-    order = np.arange(len(classes))
-    if classifier.pos_label is not None:
-        check_positive(owner, classifier.pos_label, classes)
-        order = order if classifier.pos_label == classes[-1] else order[::-1]
-    targets = Targets(classes, order, False)
-    (codes,), _ = targets.encode(owner, y)
-    targets.check_metric(metric)
-    if classifier.pos_label is None:
-        warn_of_positive(metric, classes, codes)
-    return X, y, targets, codes
-
-
-def read_classes(
-    classifier: Any, y: np.ndarray, sample_weight: Any
-) -> tuple[Targets, np.ndarray, Metric, np.ndarray | None]:
-    """The targets, codes, metric and class weights of `AlignedClassifier.fit`.
-
-    Class weights are None if multilabel. Rows of weight 0 do not count for balanced classes.
-
-    Args:
-        classifier: the estimator.
-        y: what `read_labelled` returned.
-        sample_weight: as it was given.
-    """
-    owner, (targets, codes) = type(classifier).__name__, Targets.of(y)
-    classes, many = targets.classes, targets.multilabel
-    for name, cure in {"pos_label": "", "class_weight": WEIGHTS}.items() if many else ():
-        value = getattr(classifier, name)
-        require(value is None, owner, name, "be None if multilabel", repr(value), cure)
-    if not many:
-        refuse_one_class(owner, classes)
-    metric = resolve(oriented(classifier.metric, classifier.pos_label, classes), owner=owner)
-    targets.check_metric(metric)
-    if many:
-        warn_of_one_hot(owner, torch.from_numpy(y), "y", else_pass="", kind=TrainingWarning)
-        return targets, codes, metric, None
-    if classifier.pos_label is None:
-        warn_of_positive(metric, classes, codes)
-    counted = y[weights(owner, sample_weight, len(y)) > 0]
-    counted = np.append(counted, np.setdiff1d(classes, counted))  # each class has at least one row
-    factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
-    ok, got = bool((np.isfinite(factors) & (factors >= 0)).all()), repr(classifier.class_weight)
-    require(ok, owner, "class_weight", "hold finite weights, not negative", got)
-    return targets, codes, metric, factors
-
-
-WEIGHTS = "Give the rows a sample_weight."
-
-
-def refuse_one_class(owner: str, classes: np.ndarray) -> None:
+        classes = np.asarray(known)
     got = f"one class, {classes.tolist()}"
     require(len(classes) > 1, owner, "y", "hold two classes or more", got)
+    order = np.arange(len(classes))
+    if pos_label is not None:
+        ok = pos_label in classes.tolist() and len(classes) <= 2
+        allowed = f"be None, or one of two classes; y holds {classes[:3].tolist()}"
+        require(ok, owner, "pos_label", allowed, repr(pos_label))
+        order = order if pos_label == classes[-1] else order[::-1]
+    metric(perfect(len(classes)))  # raises if it is for two classes only
+    targets = Targets(classes, order, False)
+    (codes,), _ = targets.encode(owner, y)
+    if pos_label is None:
+        warn_of_positive(metric, classes, codes)
+    return y, targets, codes
+
+
+def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> None:
+    """Warn if the positive class was not chosen and is the frequent one.
+
+    F1 and the like are usually about the rare class. A class called 1 is positive everywhere.
+    """
+    if len(classes) != 2 or classes[1] in (1, "1") or codes.mean() <= 0.5:
+        return
+    one, other = (metric(Confusion.from_matrix(m)) for m in (UNEVEN, UNEVEN.flip(0, 1)))
+    if torch.isclose(one, other):
+        return  # it treats both classes alike
+    first, positive = classes.tolist()
+    text = (
+        f"{metric.name} takes {positive!r}, the last of the two classes, as the positive one, and "
+        f"{codes.mean():.0%} of the rows have it. Give pos_label={first!r} if you mean the other "
+        f"one, or pos_label={positive!r}."
+    )
+    warn(text, TrainingWarning)
 
 
 def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> None:
@@ -215,3 +195,18 @@ def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> Non
             f"them. {cure}"
         )
         warnings.warn(text, TrainingWarning, stacklevel=4)
+
+
+def row_groups(owner: str, groups: Any, rows: int, argument: str = "groups") -> np.ndarray | None:
+    """A group per row, integers or strings; None if there are none."""
+    return None if groups is None else group_values(owner, groups, (rows,), argument)
+
+
+def row_weights(owner: str, sample_weight: Any, rows: int) -> np.ndarray | None:
+    """A weight per row, not negative, with a mean of 1; None if there are none."""
+    if sample_weight is None:
+        return None
+    weight = weights_of_rows(owner, sample_weight, rows).numpy()
+    some = bool(weight.any())
+    require(some, owner, "sample_weight", "be above zero in at least one row", "zeros")
+    return with_mean_one(weight)

@@ -1,30 +1,125 @@
-"""Cross-validate all candidates on the same folds, and fit their rules."""
+"""Cross-validate all candidates on the same folds, within the time limit, and fit their rules."""
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from joblib import effective_n_jobs
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
+from threadpoolctl import threadpool_limits
 
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
+from evalign.estimators import out_of_fold
 from evalign.estimators.candidates import OWNER, CandidateModel
-from evalign.estimators.choice import DECISIONS, Judge, Trial
-from evalign.estimators.narration import Tell
-from evalign.estimators.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
-from evalign.estimators import held_out
-from evalign.estimators.evidence import RuleSettings, cross_fit, without_promise_warnings
-from evalign.estimators.out_of_fold import OutOfFoldScores, Split
+from evalign.estimators.choice import Trial
+from evalign.estimators.evidence import RuleSettings, cross_fit
+from evalign.estimators.forms import LabelledTable, TableForms
+from evalign.estimators.judge import Judge
+from evalign.estimators.network import chosen, find_device
+from evalign.estimators.out_of_fold import (
+    OutOfFoldScores,
+    Split,
+    class_scores,
+    fit_arguments,
+    row_numbers,
+    splits,
+)
+from evalign.estimators.progress import Tell
 from evalign.tables.values import take_rows
 from evalign.training import TrainingWarning, holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
 FOLDS = {5_000: 5, 20_000: 3}
+# Rows by which the time of a larger table is estimated, if it is limited.
+PROBES = (2_000, 8_000)
+# Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
+# other: two threads on two busy cores take ten times as long for 2,000 rows.
+ONE_THREAD = 10_000
+# Rows of a fold from which a network may choose its best epoch on it. On noise labels it then seems
+# to have a mean MCC of 0.06, and with fewer rows more.
+LARGE_FOLD = 200
+FLOAT32 = 1e-4  # by which a sum of many float32 probabilities may differ from 1
+
+
+class OutOfTime(Exception):
+    """A candidate does not fit into the time limit; the text says why."""
+
+
+class Clock(NamedTuple):
+    """The remaining time: seconds in all, or None for no limit, and when it started."""
+
+    limit: float | None
+    start: float
+
+    def require(self, seconds: float, why: str) -> None:
+        """Raise `OutOfTime` if a candidate needs more than is left."""
+        limit = np.inf if self.limit is None else self.limit
+        left = self.start + limit - time.monotonic()
+        if seconds > left:
+            raise OutOfTime(f"{why}, and {max(0.0, left):.1f} s were left")
+
+
+class TrainedModels(NamedTuple):
+    """A candidate with the models of all folds: `own` and `network` as in `CandidateModel`."""
+
+    name: str
+    own: bool
+    network: bool
+    models: list[Any]
+
+    def rows(self, forms: TableForms) -> Any:
+        """The form that it reads."""
+        return forms.typed if self.network else forms.given if self.own else forms.matrix
+
+    def probabilities(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
+        """The probabilities (n, C) of one of its models, for rows in the form that it reads.
+
+        `classes` are the labels in the order of the columns.
+        """
+        known = classes if self.own else np.arange(len(classes))
+        how = {"owner": OWNER, "argument": "candidates"}
+        values = class_scores(model, rows, "predict_proba", known, **how)
+        ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
+        ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
+        allowed = "give each row probabilities, with a sum of 1"
+        require(ok, OWNER, "candidates", allowed, f"{self.name!r}, which does not")
+        return values
+
+    def mean(self, forms: TableForms, classes: np.ndarray) -> np.ndarray:
+        """The mean probabilities of its models."""
+        seen = self.rows(forms)
+        return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
+
+    def out_of_fold(
+        self, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
+    ) -> OutOfFoldScores:
+        """The probabilities of the rows that each model has not seen."""
+        seen = self.rows(table.rows)
+        values = [
+            self.probabilities(model, take_rows(seen, rows), classes)
+            for model, (_, rows) in zip(self.models, parts, strict=True)
+        ]
+        return OutOfFoldScores.gathered(
+            values,
+            "predict_proba",
+            table.codes,
+            table.weight,
+            parts,
+            groups=table.groups,
+            constraint_groups=table.constraint_groups,
+            seed=seed,
+        )
 
 
 class Trials(NamedTuple):
@@ -45,23 +140,19 @@ class Trials(NamedTuple):
     judge: Judge
 
 
-def folds(owner: str, cv: Any, table: LabelledTable, given: int, seed: int) -> list[Split]:
-    """Training rows and held-out rows of each fold; both are all rows if these are too few.
-
-    `given` is the number of rows including those of weight 0.
-    """
+def folds(cv: Any, table: LabelledTable, seed: int) -> list[Split]:
+    """Training rows and held-out rows of each fold; both are all rows if these are too few."""
     rows = len(table.codes)
     if cv is None:
         cv = next((number for most, number in FOLDS.items() if rows <= most), None)
     if cv is None:
         return [holdout_split(table.codes, groups=table.groups, seed=seed)]
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
-        place = np.full(given, -1)  # in the table, which lacks rows without weight
+        place = np.full(table.given, -1)  # in the table, which lacks rows without weight
         place[table.counted] = np.arange(rows)
-        named = ([place[held_out.row_numbers(side)] for side in part] for part in cv)
+        named = ([place[row_numbers(side)] for side in part] for part in cv)
         cv = [[side[side >= 0] for side in part] for part in named]
-    X, groups = table.rows.matrix, _groups(table)
-    parts = held_out.splits(cv, X, table.y, table.codes, groups, seed, owner=owner)
+    parts = splits(OWNER, cv, table.rows.matrix, table.y, table.codes, table.groups, seed)
     return parts or [(np.arange(rows), np.arange(rows))]
 
 
@@ -101,18 +192,14 @@ def run_trials(
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
-    weighted = table.weight is not None and np.ptp(table.weight) > 0
     for candidate in candidates:
-        if weighted and "sample_weight" not in candidate.fit_parameters:
-            what = f"The candidate {candidate.name!r} of {OWNER} takes no sample_weight"
-            warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
         name, start = candidate.name, time.monotonic()
-        limit = clock if tried else Clock(None)
+        limit = clock if tried else Clock(None, 0.0)
         try:
             how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": tell}
             models = train(candidate, table, parts, limit, **how)
-            seconds, start = time.monotonic() - start, time.monotonic()
-            oof = _out_of_fold(models, table, classes, parts, seed)
+            seconds = time.monotonic() - start
+            oof = models.out_of_fold(table, classes, parts, seed)
         except OutOfTime as error:
             left_out[name] = str(error)
             tell(f"{name}: left out: {error}")
@@ -121,59 +208,143 @@ def run_trials(
             how = "It is given the original rows." if candidate.own else ""
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
-        found = cross_fit(oof, settings, DECISIONS)
+        groups = None if table.groups is None else table.groups[oof.row]
+        constrained = settings.constraint is not None
+        judge = judge or Judge(metric, oof, len(classes), groups, seed, constrained)
+        found = cross_fit(oof, settings)
+        with_rule, argmax = (judge.score(given) for given in found.labels.values())
         try:
-            with without_promise_warnings():
-                rules[name] = settings.rule(oof)
+            rules[name], _ = settings.useful_rule(oof, with_rule - argmax)
         except Infeasible as error:
             failed = error  # another candidate may meet the constraint
             left_out[name] = str(error)
             tell(f"{name}: left out, as it does not meet the constraint")
             continue
-        trained[name] = models
-        tried[name] = Trial(oof, found, seconds)
-        # The next candidate, and the ensemble, take as long for their rules.
-        clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
-        judge = judge or _judge(oof, metric, len(classes), table.groups, seed)
+        trained[name], tried[name] = models, Trial(oof, found, seconds)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
-        with_rule, without = (sign * judge.score(found.labels[way]) for way in DECISIONS)
-        tell(f"{name}: {metric.name} {with_rule:.4f} with its rule, {without:.4f} by argmax")
-    if judge is None:
+        scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
+        tell(f"{name}: {metric.name} {scores}")
+    if judge is None or not tried:
         assert failed is not None
         raise failed
     return Trials(trained, tried, rules, left_out, judge)
 
 
-def _out_of_fold(
-    trained: TrainedModels, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
-) -> OutOfFoldScores:
-    """The out-of-fold probabilities of a candidate."""
-    X = table.rows.seen_by(trained)
-    values = [
-        trained.probabilities(model, take_rows(X, rows), classes)
-        for model, (_, rows) in zip(trained.models, parts, strict=True)
-    ]
-    return held_out.gathered(
-        values,
-        "predict_proba",
-        table.rows.matrix,
-        table.codes,
-        table.weight,
-        parts,
-        _groups(table),
-        seed,
-    )
+def train(
+    candidate: CandidateModel,
+    table: LabelledTable,
+    parts: list[Split],
+    clock: Clock,
+    *,
+    n_jobs: int | None,
+    checkpoint: str | os.PathLike[str] | None,
+    tell: Tell,
+) -> TrainedModels:
+    """A model for each fold, trained on the other folds; or `OutOfTime` and none.
+
+    Args:
+        candidate: what is trained.
+        table: all rows.
+        parts: the folds.
+        clock: the remaining time; the first fold shows how long all of them take.
+        n_jobs: how many of the others are trained at once.
+        checkpoint: a folder for the checkpoints of networks, or None.
+        tell: prints progress.
+    """
+    name, network = candidate.name, candidate.estimator
+    models = TrainedModels(name, candidate.own, candidate.network, [])
+    X, y = models.rows(table.rows), table.y if candidate.own else table.codes
+    rows, others, number = parts[0][0], parts[1:], len(parts)
+    weights, lacking = fit_arguments(network, sample_weight=table.weight)
+    if lacking and np.ptp(cast(np.ndarray, table.weight)) > 0:
+        what = f"The candidate {name!r} of {OWNER} takes no sample_weight"
+        warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
+
+    def work(fold: int, part: Split, alone: bool) -> tuple[Any, ...]:
+        rows, held = part
+        groups, estimator, more = table.groups, network, {}
+        if candidate.network:
+            if groups is not None and len(np.unique(groups[rows])) == 1:
+                groups = None  # it could hold none out
+            # A rule of its own would be fitted to the scores that it is to be judged by.
+            known = held[np.isin(y[held], y[rows])]
+            if network.decision == "argmax" and len(held) >= LARGE_FOLD and len(known):
+                weight = None if table.weight is None else table.weight[known]
+                more["validation_data"] = (take_rows(X, known), y[known], weight)
+            if checkpoint is not None:
+                more["checkpoint"] = Path(checkpoint) / f"{name}-{fold}"
+            if network.on_epoch is None and alone:
+                estimator: Any = clone(network)
+                said = f"{name}: fold {fold + 1} of {number}"
+                estimator.on_epoch = watch(clock, 0 if fold else epochs * number, said, tell)
+        return estimator, X, y, rows, weights | fit_arguments(network, groups=groups)[0] | more
+
+    clock.require(0, "there was no time to begin")
+    epochs = 0
+    if candidate.network:
+        device = find_device(network.device)
+        epochs = chosen(network.get_params(deep=False), len(rows), device).epochs
+    elif clock.limit is not None and len(rows) > PROBES[-1]:
+        seconds = number * expected(*work(0, parts[0], False))
+        clock.require(seconds, f"its training would take about {seconds:.0f} s")
+    start = time.monotonic()
+    models.models.append(trained(*work(0, parts[0], True)))
+    took = time.monotonic() - start
+    jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
+    seconds = took * -(-len(others) // jobs)
+    clock.require(seconds, f"the first of {number} folds took {took:.1f} s")
+    rest = f", the others about {seconds:.0f} s" if others else ""
+    tell(f"{name}: fold 1 of {number} took {took:.1f} s{rest}")
+    tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
+    for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
+        models.models.append(model)
+        tell(f"{name}: {len(models.models)} of {number} folds done", passing=True)
+    for model in models.models if candidate.network else ():
+        model.on_epoch = network.on_epoch
+    return models
 
 
-def _judge(
-    oof: OutOfFoldScores, metric: Metric, classes: int, groups: np.ndarray | None, seed: int
-) -> Judge:
-    # A splitter may hold a row out several times.
-    once = len(np.unique(oof.row)) == len(oof.row)
-    together = None if once else oof.row
-    return Judge(metric, oof, classes, together if groups is None else groups[oof.row], seed)
+def watch(clock: Clock, epochs: int, said: str, tell: Tell) -> Callable[[dict[str, Any]], None]:
+    """Called after each epoch of a network, to stop it if the time does not suffice.
+
+    After the first epoch it must suffice for `epochs`, later for the next one, as training may stop
+    early.
+    """
+
+    def stop(record: dict[str, Any]) -> None:
+        tell(f"{said}, epoch {record['epoch']}", passing=True)
+        seconds = record["seconds"] * (max(epochs - 1, 1) if record["epoch"] == 1 else 1)
+        clock.require(seconds, f"its networks would take {seconds:.1f} s more")
+
+    return stop
 
 
-def _groups(table: LabelledTable) -> dict[str, Any]:
-    """The arguments of a splitter."""
-    return {} if table.groups is None else {"groups": table.groups}
+def expected(
+    estimator: Any, X: Any, y: np.ndarray, rows: np.ndarray, arguments: dict[str, Any]
+) -> float:
+    """The expected seconds of training on many rows, from those on two smaller numbers of them.
+
+    A part of the time may not depend on the number of rows.
+    """
+    seconds = []
+    first = rows[np.unique(y[rows], return_index=True)[1]]  # a model may refuse to lack a class
+    for number in PROBES:
+        some = np.random.default_rng(0).choice(rows, number, replace=False)
+        start = time.monotonic()
+        trained(estimator, X, y, np.union1d(some, first), arguments)
+        seconds.append(time.monotonic() - start)
+    few, many = PROBES
+    slope = max(0.0, seconds[1] - seconds[0]) / (many - few)
+    return seconds[1] + slope * (len(rows) - many)
+
+
+def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]) -> Any:
+    """A copy of a classifier, trained on some of the rows.
+
+    Arguments are named as without scikit-learn's metadata routing, where a pipeline knows the steps
+    that take them.
+    """
+    few = len(rows) <= ONE_THREAD and not hasattr(estimator, "on_epoch")  # a network sets its own
+    threads = threadpool_limits(1 if few else None, "openmp")
+    with threads, config_context(enable_metadata_routing=False):
+        return out_of_fold.trained(estimator, X, y, rows, arguments)
