@@ -19,9 +19,10 @@ from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.finish import TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
+from evalign.kernels.fused.long_rows import long_columns, long_row
 from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
-from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
+from evalign.kernels.fused.sums import whole_rows
 from evalign.kernels.fused.totals import add_up
 from evalign.kernels.sums import KernelSettings
 
@@ -152,7 +153,7 @@ class CallPlan:
         rest = (*places, classes, *kind, rows, columns, 0 if narrow else adjacent)
         self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
         # Nothing is summed over rows here, so there are registers for more threads.
-        warps = columns // 256 if wide else max(1, columns // 512)
+        warps = max(1, columns // 256)
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))

@@ -1,4 +1,4 @@
-"""The kernels of the sums. A tile has the rows down and the classes across.
+"""The kernel of the sums. A tile has the rows down and the classes across.
 
 Logits are images of rows: class c of row s of image b is at b·z_image + c·z_class + s·z_row. A
 matrix is one image.
@@ -38,9 +38,6 @@ def whole_rows(
     own = partial + tl.program_id(0).to(tl.int64) * (5 * CLASSES + 2)
     right = tl.zeros([ROWS, COLUMNS], compute)
     wrong = tl.zeros([ROWS, COLUMNS], compute)
-    actual = tl.zeros([ROWS, COLUMNS], compute)
-    hard = tl.zeros([ROWS, COLUMNS], compute)
-    hard_right = tl.zeros([ROWS, COLUMNS], compute)
     crosses = tl.zeros([ROWS, 1], compute)
     counts = tl.zeros([ROWS, 1], compute)
     odd = column.to(compute)
@@ -67,7 +64,7 @@ def whole_rows(
         )
         z = tl.where(real & (w == 0), -column.to(compute), z)  # it may hold anything, as padding
         own_logit = tl.load(z_rows + y * z_class, mask=live & known & (w != 0), other=0).to(compute)
-        largest, one, runner_up, two, z = _two_largest(z, column)
+        largest, one, runner_up, two, z = two_largest(z, column)
         e = tl.exp(z - largest)
         mass = largest
         # H needs only the two largest, so the threads of a row meet once for all sums.
@@ -83,10 +80,10 @@ def whole_rows(
         total += h_one + (rest - rest)  # the step drops a NaN; it stays visible
         _x, mine = membership(tl.exp(own_logit - largest), scale, t, EPS)
         mine = tl.where(one == y, h_one, mine)
-        _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
+        store_stats(stats, r, live, n, largest, runner_up, rest, total, one, two)
         if CROSS_ENTROPY:
             mass += odds_of(shift, one, CLASSES, compute)
-            crosses += _cross_entropy(
+            crosses += cross_entropy_of(
                 own_logit, largest, mass, shift, y, w, known, CLASSES, CROSS_ENTROPY, compute
             )
             tl.store(stats + 6 * n + r, mass, mask=live)
@@ -97,142 +94,44 @@ def whole_rows(
         wrong += tl.where(column == y, 0, h) * share
         if ROWS == 1:  # no other program adds to `own`, so the order is that of the loop
             tl.atomic_add(own + y, mine * share, mask=known, sem="relaxed")
-            tl.atomic_add(own + 2 * CLASSES + y, w, mask=known, sem="relaxed")
-            if CROSS_ENTROPY:
-                tl.atomic_add(own + 3 * CLASSES + y, w, mask=known & (one == y), sem="relaxed")
-                tl.atomic_add(own + 4 * CLASSES + one, w, mask=one < CLASSES, sem="relaxed")
         else:
-            if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
-                labelled = tl.where(column == one, w, 0)
-                hard += labelled
-                hard_right += tl.where(column == y, labelled, 0)
             right += tl.where(column == y, mine * share, 0)
-            actual += tl.where(column == y, w, 0)
     c = tl.arange(0, COLUMNS)
     tl.store(own + CLASSES + c, tl.sum(wrong, 0), mask=c < CLASSES)
     if ROWS > 1:
         tl.store(own + c, tl.sum(right, 0), mask=c < CLASSES)
+    tl.store(own + 5 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
+    tl.store(own + 5 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
+    # Labels are counted once the registers of the other sums are free.
+    tl.debug_barrier()
+    actual = tl.zeros([ROWS, COLUMNS], compute)
+    hard = tl.zeros([ROWS, COLUMNS], compute)
+    hard_right = tl.zeros([ROWS, COLUMNS], compute)
+    for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
+        image = tile // tiles
+        s = (tile - image * tiles) * ROWS + tl.arange(0, ROWS)[:, None]
+        live = s < size
+        r = image * size + s
+        y, w, known = target_and_weight(
+            target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
+        )
+        one = tl.load(stats + 4 * n + r, mask=live, other=0).to(tl.int32)
+        if ROWS == 1:
+            tl.atomic_add(own + 2 * CLASSES + y, w, mask=known, sem="relaxed")
+            if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
+                tl.atomic_add(own + 3 * CLASSES + y, w, mask=known & (one == y), sem="relaxed")
+                there = (one >= 0) & (one < CLASSES)
+                tl.atomic_add(own + 4 * CLASSES + one, w, mask=there, sem="relaxed")
+        else:
+            actual += tl.where(column == y, w, 0)
+            if CROSS_ENTROPY:
+                labelled = tl.where(column == one, w, 0)
+                hard += labelled
+                hard_right += tl.where(column == y, labelled, 0)
+    if ROWS > 1:
         tl.store(own + 2 * CLASSES + c, tl.sum(actual, 0), mask=c < CLASSES)
         tl.store(own + 3 * CLASSES + c, tl.sum(hard_right, 0), mask=c < CLASSES)
         tl.store(own + 4 * CLASSES + c, tl.sum(hard, 0), mask=c < CLASSES)
-    tl.store(own + 5 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
-    tl.store(own + 5 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
-
-
-@triton.jit
-def long_row(
-    logits, target, weight, temperature, shift, stats,
-    images, size, z_image, z_class, z_row, w_image, w_row, ignore,
-    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    EPS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """The statistics of one row, tile by tile, and its share of the cross-entropy."""
-    compute: tl.constexpr = stats.dtype.element_ty
-    t = tl.load(temperature).to(compute)
-    n = images * size
-    image = tl.program_id(0) // size
-    r = tl.program_id(0) + tl.zeros([1, 1], tl.int32)
-    s = r - image * size
-    z_rows = logits + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row
-    largest = tl.full([1, 1], -float("inf"), compute)
-    runner_up = tl.full([1, 1], -float("inf"), compute)
-    rest = tl.full([1, 1], 0, compute)
-    one = tl.full([1, 1], 0, tl.int32)
-    two = tl.full([1, 1], 0, tl.int32)
-    live = r < n
-    y, w, known = target_and_weight(
-        target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
-    )
-    for start in range(0, CLASSES, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)[None, :]
-        z = _logits(z_rows, column, z_class, CLASSES, w)
-        # Few tiles hold one of the two largest so far; only those are searched.
-        if tl.max(tl.max(z, 1), 0) > tl.max(tl.max(runner_up, 1), 0):
-            first, i, second, j, z = _two_largest(z, column)
-            # The largest of this tile or the largest so far wins; the other may be the second.
-            wins = first > largest
-            a = tl.where(wins, second, first)
-            b = tl.where(wins, largest, runner_up)
-            two = tl.where(a > b, tl.where(wins, j, i), tl.where(wins, one, two))
-            runner_up = tl.maximum(a, b)
-            one = tl.where(wins, i, one)
-            largest = tl.maximum(largest, first)
-
-    # Sums are kept lane by lane, so that the threads of a row meet once, at the end.
-    rests = tl.zeros([1, COLUMNS], compute)
-    totals = tl.zeros([1, COLUMNS], compute)
-    masses = tl.zeros([1, COLUMNS], compute)
-    scale = 2 / (1 + tl.exp(runner_up - largest))
-    for start in range(0, CLASSES, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)[None, :]
-        z = _logits(z_rows, column, z_class, CLASSES, w)
-        e = tl.exp(tl.where(column == one, -float("inf"), z) - largest)
-        rests += e
-        if CROSS_ENTROPY:
-            masses += e * odds_of(shift, column, CLASSES, compute)
-        _q, h = membership(e, scale, t, EPS)
-        totals += h
-    rest = tl.sum(rests, 1, keep_dims=True)
-    total = tl.sum(totals, 1, keep_dims=True)
-    rest += largest - largest
-    second, scale, p, miss, tau = row(largest, runner_up, rest)
-    h_one, _up, _down = of_largest(second, p, miss, tau, t, EPS)
-    total += h_one + (rest - rest)  # as in `whole_rows`
-    _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
-    if CROSS_ENTROPY:
-        mass = tl.sum(masses, 1, keep_dims=True) + odds_of(shift, one, CLASSES, compute)
-        own_logit = tl.load(z_rows + y * z_class, mask=known & (w != 0), other=0).to(compute)
-        cross = _cross_entropy(
-            own_logit, largest, mass, shift, y, w, known, CLASSES, CROSS_ENTROPY, compute
-        )
-        tl.store(stats + 6 * n + r, mass, mask=live)
-        tl.store(stats + 7 * n + r, cross, mask=live)
-
-
-@triton.jit
-def long_columns(
-    logits, target, weight, temperature, shift, partial, stats,
-    images, size, z_image, z_class, z_row, w_image, w_row, ignore,
-    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    EPS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """The sums of some columns over this program's rows, whose statistics are known."""
-    compute: tl.constexpr = stats.dtype.element_ty
-    t = tl.load(temperature).to(compute)
-    begin = tl.program_id(0) * COLUMNS
-    column = begin + tl.arange(0, COLUMNS)
-    n = images * size
-    own = partial + tl.program_id(1).to(tl.int64) * (5 * CLASSES + 2)
-    counts = tl.zeros([], compute)
-    wrong = tl.zeros([COLUMNS], compute)
-    # Three stages load the next rows while this one is summed.
-    for r in tl.range(tl.program_id(1), n, tl.num_programs(1), num_stages=3):
-        image = r // size
-        s = r - image * size
-        at = logits + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row + column * z_class
-        z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
-        largest, runner_up, rest, total, one = load_stats(stats, r, True, n)
-        second, scale, p, miss, tau = row(largest, runner_up, rest)
-        _x, h = membership(tl.exp(z - largest), scale, t, EPS)
-        h_one, _up, _down = of_largest(second, p, miss, tau, t, EPS)
-        y, w, known = target_and_weight(
-            target, weight, r, image, s, True, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
-        )
-        h = tl.where(column == one, h_one, h) * tl.where(known, w / total, float("nan"))
-        h = tl.where(known & (w == 0), 0, h)
-        mine = tl.where(column == y, h, 0)
-        wrong += h - mine
-        here = (y >= begin) & (y < begin + COLUMNS) & known
-        tl.atomic_add(own + y, tl.sum(mine, 0), mask=here, sem="relaxed")
-        tl.atomic_add(own + 2 * CLASSES + y, w, mask=here, sem="relaxed")
-        if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
-            tl.atomic_add(own + 3 * CLASSES + y, w, mask=here & (one == y), sem="relaxed")
-            labelled = (one >= begin) & (one < begin + COLUMNS) & (one < CLASSES)
-            tl.atomic_add(own + 4 * CLASSES + one, w, mask=labelled, sem="relaxed")
-        counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
-    tl.store(own + CLASSES + column, wrong, mask=column < CLASSES)
-    if begin == 0:
-        tl.store(own + 5 * CLASSES + 1, counts)
 
 
 @triton.jit
@@ -263,7 +162,7 @@ def odds_of(shift, column, CLASSES: tl.constexpr, compute: tl.constexpr):
 
 
 @triton.jit
-def _cross_entropy(
+def cross_entropy_of(
     own_logit, largest, mass, shift, y, w, known,
     CLASSES: tl.constexpr, CROSS_ENTROPY: tl.constexpr, compute: tl.constexpr,
 ):  # fmt: skip
@@ -276,14 +175,6 @@ def _cross_entropy(
     if CROSS_ENTROPY == 2:
         w *= tl.load(shift + CLASSES + y, mask=known, other=1).to(compute)
     return tl.where(w == 0, 0, w * cross)
-
-
-@triton.jit
-def _logits(z_rows, column, z_class, CLASSES: tl.constexpr, w):
-    """The logits of a tile; finite ones for a row without weight, which may hold anything."""
-    real = column < CLASSES
-    z = tl.load(z_rows + column * z_class, mask=real, other=-float("inf")).to(w.dtype)
-    return tl.where(real & (w == 0), -column.to(w.dtype), z)
 
 
 @triton.jit
@@ -303,7 +194,7 @@ def load_stats(stats, r, live, n):
 
 
 @triton.jit
-def _store(stats, r, live, n, largest, runner_up, rest, total, one, two):
+def store_stats(stats, r, live, n, largest, runner_up, rest, total, one, two):
     """Keep the statistics of rows. Classes are counted in floats, which is exact up to 2²⁴."""
     tl.store(stats + r, largest, mask=live)
     tl.store(stats + n + r, runner_up, mask=live)
@@ -314,7 +205,7 @@ def _store(stats, r, live, n, largest, runner_up, rest, total, one, two):
 
 
 @triton.jit
-def _two_largest(z, column):
+def two_largest(z, column):
     """The two largest, their columns, and z with −∞ for the largest."""
     largest, one = _largest(z, column)
     z = tl.where(column == one, -float("inf"), z)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from evalign_study.records.run import Run
-from evalign_study.trainers.multilabel import METHODS
+from evalign_study.trainers import multilabel as labels
+from evalign_study.trainers.following import FOLLOWING
 from evalign_study.trainers.pixel_methods import CANDIDATES, RIVALS
 from evalign_study.trainers.recipe import USUAL
 
@@ -15,7 +16,7 @@ DENSE = {
     "camvid": {"batch_size": 12, "epochs": 90},
     "membrane": {"batch_size": 6, "epochs": 300},
 }
-CHOSEN = "own_root_1"  # of the candidates: what `CountedLoss` does with pixels by itself
+OURS = FOLLOWING  # with its defaults
 PUBLISHED = ("camvid",)  # data sets that the publisher has split
 # Splits of the development: stretches of the publisher's training and validation images.
 DEVELOPMENT = (1, 3, 4, 6)
@@ -24,7 +25,7 @@ DEVELOPMENT = (1, 3, 4, 6)
 def dense(
     datasets: Iterable[str] = tuple(DENSE),
     *,
-    methods: Iterable[str] = (*RIVALS, CHOSEN),
+    methods: Iterable[str] = (*RIVALS, OURS),
     seeds: Iterable[int] = SEEDS,
 ) -> list[Run]:
     """List the runs of dense prediction. A seed is also that of the split, if nobody made one."""
@@ -40,7 +41,7 @@ def dense(
 def multilabel(
     datasets: Iterable[str] = MULTILABEL,
     *,
-    methods: Iterable[str] = tuple(METHODS),
+    methods: Iterable[str] = (*labels.RIVALS, *dict.fromkeys(labels.OURS.values())),
     splits: Iterable[int] = SPLITS,
 ) -> list[Run]:
     """List the multilabel runs."""
