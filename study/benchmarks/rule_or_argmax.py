@@ -1,6 +1,7 @@
-"""Whether labels should stay those of argmax where the cross-fitted gain of a rule is not positive.
+r"""Whether argmax should stay where the cross-fitted gain of a rule is not positive.
 
-    EVALIGN_DATA=FOLDER python study/benchmarks/rule_or_argmax.py --out OUT.json
+    EVALIGN_DATA=FOLDER python study/benchmarks/rule_or_argmax.py \
+        --out study/benchmarks/results/rule_or_argmax.json
 
 The criterion, written down before the first run: a rule without a constraint is left out where its
 cross-fitted gain is not positive, if that does not lower the mean test score over all cells (table,
@@ -13,6 +14,9 @@ probabilities of five folds. Each cell has the test score
     rule     of the tuned rule, fitted to all training rows, and by it or argmax
     mean     where the mean of its gains on the folds, each by a rule of the others, is positive,
     pooled   where its gain on the rows of all folds together is positive.
+
+Both lower the mean, from 0.643 to 0.638 and 0.639, and most for few rows: the gain on rows held out
+is so uncertain that it leaves out rules that help. So the rule is always used.
 """
 
 import argparse
@@ -89,11 +93,14 @@ def summary(made: list[dict[str, Any]]) -> Iterator[str]:
     """Mean scores, all and by the number of rows, and what the cells without the rule lost."""
     for rows in (None, *ROWS):
         some = [cell for cell in made if rows in (None, cell["rows"])]
-        means = {way: np.mean([c[way] for c in some]) for way in ("argmax", "rule", "mean", "pooled")}
+        means = {
+            way: np.mean([c[way] for c in some]) for way in ("argmax", "rule", "mean", "pooled")
+        }
         yield f"{rows or 'all'} rows: " + ", ".join(f"{k} {v:.4f}" for k, v in means.items())
         for way in ("mean", "pooled"):
             lost = [c["rule"] - c["argmax"] for c in some if c[f"gain_{way}"] <= 0]
-            yield f"  {way}: not used in {len(lost)} of {len(some)}, lost {np.mean(lost):+.4f} there"
+            often = f"{len(lost)} of {len(some)}"
+            yield f"  {way}: not used in {often}, lost {np.mean(lost):+.4f} there"
 
 
 def main() -> None:
@@ -107,7 +114,7 @@ def main() -> None:
         for cell in cells():
             made.append(cell)
             seconds = time.process_time() - start
-            out.write_text(json.dumps({"seconds": seconds, "cells": made}, indent=1))
+            out.write_text(json.dumps({"seconds": seconds, "cells": made}))
     print(*summary(made), sep="\n")
 
 

@@ -50,15 +50,11 @@ class Choice(NamedTuple):
         weights: of the candidates in the mean, by name; they sum to 1.
         rule: from mean probabilities to labels.
         labels: of each fold, by the candidates and the rule chosen on the other folds.
-        way: "rule", or "argmax" if the rule does not help.
-        doubt: why it is argmax.
     """
 
     weights: dict[str, float]
     rule: DecisionRule
     labels: Labels
-    way: str
-    doubt: str | None
 
 
 def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Judge) -> Choice:
@@ -84,11 +80,8 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
             rule = settings.rule_without(oof, fold, decision)
             if rule is not None:
                 labels[way][own] = rule(probabilities=oof.values[own])
-    gain = judge.score(labels["rule"]) - judge.score(labels["argmax"])
-    way = "argmax" if settings.doubt(rows, gain) else "rule"
-    final = weights(everything, {name: one.found.labels[way] for name, one in tried.items()})
-    rule, doubt = settings.useful_rule(mean_out_of_fold(tried, final), gain)
-    return Choice(final, rule, labels, way, doubt)
+    final = weights(everything, {name: one.found.labels["rule"] for name, one in tried.items()})
+    return Choice(final, settings.rule(mean_out_of_fold(tried, final)), labels)
 
 
 def mean_out_of_fold(tried: dict[str, Trial], weights: dict[str, float]) -> OutOfFoldScores:

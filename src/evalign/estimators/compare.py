@@ -60,7 +60,6 @@ def compare(
 
     candidates = {name: repeated([run[name].found.labels for run in each]) for name in names}
     own = repeated([run.choice.labels for run in runs])
-    used = np.stack([run.choice.labels[run.choice.way] for run in runs])
     weights = [run.choice.weights for run in runs]
     table = {
         "candidate": [*names, ensemble.choose],
@@ -68,4 +67,4 @@ def compare(
         "seconds": [*(np.mean([run[n].seconds for run in each]).item() for n in names), np.nan],
         **judge.table(candidates, own),
     }
-    return table, judge.gain(candidates, used)
+    return table, judge.gain(candidates, own["rule"])

@@ -45,8 +45,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
     """Any classifier, with the decision rule that is best for a metric.
 
     The classifier is cross-validated, and a decision rule (`fit_decision`) is fitted to its scores
-    for the held-out rows. If these are badly calibrated, the rule corrects them. A tuned rule that
-    does not help on held-out rows is not used, with a warning: `rule_` is then argmax.
+    for the held-out rows. If these are badly calibrated, the rule corrects them.
 
     Args:
         estimator: a classifier or a pipeline with `predict_proba` or `decision_function`.
@@ -205,8 +204,8 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         ]
         how = {"groups": groups, "constraint_groups": constraint_groups, "seed": seed}
         oof = OutOfFoldScores.gathered(values, self._method, codes, weight, parts, **how)
-        self.rule_, self.cv_results_, doubt = evidence(oof, settings)
-        if doubt:
+        self.rule_, self.cv_results_ = evidence(oof, settings)
+        if doubt := settings.doubt(oof):
             warnings.warn(doubt, TrainingWarning, stacklevel=3)
         return self
 

@@ -75,8 +75,7 @@ class AlignedEnsemble(Aligned):
         models_: the models of the folds, by the name of each candidate that was tried.
         rules_: the rule of each candidate alone.
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
-            two, the positive one is the last. Without a constraint it is argmax where a tuned rule
-            does not help on the held-out rows, with a warning.
+            two, the positive one is the last.
         cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
             candidate, and a last one for the ensemble. "candidate" is its name, "weight" that of
             `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
@@ -169,8 +168,6 @@ class AlignedEnsemble(Aligned):
         """
         tried = self._try(X, y, sample_weight, groups, constraint_groups, checkpoint)
         (targets, features, trials, choice), judge = tried, tried.trials.judge
-        if choice.doubt:
-            warnings.warn(choice.doubt, TrainingWarning, stacklevel=3)
         self._targets, self.features_, self._trained = targets, features, trials.trained
         self.weights_, self.rule_, self.rules_ = choice.weights, choice.rule, trials.rules
         labels = {name: one.found.labels for name, one in trials.tried.items()}
@@ -180,7 +177,7 @@ class AlignedEnsemble(Aligned):
             "seconds": [*(one.seconds for one in trials.tried.values()), np.nan],
             **judge.table(labels, choice.labels),
         }
-        self.gain_, self.left_out_ = judge.gain(labels, choice.labels[choice.way]), trials.left_out
+        self.gain_, self.left_out_ = judge.gain(labels, choice.labels["rule"]), trials.left_out
         return self
 
     @property
@@ -253,6 +250,8 @@ class AlignedEnsemble(Aligned):
                 checkpoint=checkpoint,
                 tell=tell,
             )
+        if doubt := settings.doubt(trials.judge.rows):
+            warnings.warn(doubt, TrainingWarning, stacklevel=4)
         choice = choose(trials.tried, self.choose, settings, trials.judge)
         return Tried(targets, features, trials, choice)
 

@@ -55,25 +55,21 @@ class RuleSettings:
             ideal = perfect(len(self.classes))
             each.slack(ideal, [ideal])  # raises if it is for two classes only
 
-    def doubt(self, oof: OutOfFoldScores, gain: float) -> str | None:
-        """Why labels are those of the highest score in spite of "tuned", if they are."""
-        if self.constraint is not None or self.decision != "tuned":
+    def doubt(self, oof: OutOfFoldScores) -> str | None:
+        """Why argmax has to take the place of a fitted rule, if it has to."""
+        free = self.constraint is None and self.decision == "tuned"
+        if not free or oof.minority_rows >= MIN_TUNING_ROWS:
             return None
-        stay = "labels are those of the highest score"
-        if oof.minority_rows < MIN_TUNING_ROWS:
-            return (
-                f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent "
-                f"class, and there are {oof.minority_rows}: {stay}. Give more rows, or decide by "
-                "the probabilities (decision expected)."
-            )
-        if not gain > 0:
-            return f"The rule does not help on rows held out (it gains {gain:.3g}): {stay}."
-        return None
+        return (
+            f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent class, "
+            f"and there are {oof.minority_rows}: labels are those of the highest score. Give more "
+            "rows, or decide by the probabilities (decision expected)."
+        )
 
     def rule(self, oof: OutOfFoldScores, decision: Decision | None = None) -> DecisionRule:
         """Fit the rule, or that of another decision, which promises nothing."""
-        own = decision in (None, self.decision)
-        decision = decision or self.decision
+        own = decision is None or decision == self.decision
+        decision = decision or ("argmax" if self.doubt(oof) else self.decision)
         free = decision == "argmax"
         return fit_decision(
             **oof.argument,
@@ -88,11 +84,6 @@ class RuleSettings:
             classes=self.classes,
             offsets=oof.offsets,
         )
-
-    def useful_rule(self, oof: OutOfFoldScores, gain: float) -> tuple[DecisionRule, str | None]:
-        """The rule, or argmax and why, for a gain on rows that the rule was not fitted to."""
-        doubt = self.doubt(oof, gain)
-        return self.rule(oof, "argmax" if doubt else None), doubt
 
     def rule_without(
         self, oof: OutOfFoldScores, fold: int, decision: Decision | None
@@ -173,10 +164,8 @@ def mean_of(scores: np.ndarray, bounds: tuple[float, float] = UNBOUNDED) -> Esti
     return estimate(values.tolist(), len(scores), bounds)
 
 
-def evidence(
-    oof: OutOfFoldScores, settings: RuleSettings
-) -> tuple[DecisionRule, dict[str, Any], str | None]:
-    """The rule, what it gains fold by fold, and why it is argmax if it had to be.
+def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule, dict[str, Any]]:
+    """The rule, and what it gains fold by fold.
 
     See `AlignedDecisionCV.cv_results_` for the names.
     """
@@ -184,7 +173,7 @@ def evidence(
     decisions = dict(WAYS)
     if settings.decision == "tuned":
         decisions["expected"] = "expected"
-    folds = np.unique(oof.fold)
+    folds, rule = np.unique(oof.fold), settings.rule(oof)
     scores, labels, rules = cross_fit(oof, settings, decisions)
     result: dict[str, Any] = {}
     for name, values in scores.items():
@@ -199,7 +188,6 @@ def evidence(
     least, most = metric.bounds
     gain = mean_of(scores["rule"] - scores["argmax"], (least - most, most - least))
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
-    rule, doubt = settings.useful_rule(oof, gain.value)
     decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(oof.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():
         part = oof.take(decided)
@@ -208,7 +196,7 @@ def evidence(
         result |= _curve(oof, metric, folds)
         own = [np.nan if found is None else threshold(found, oof) for found in rules]
         result |= {"threshold": threshold(rule, oof), "fold_thresholds": np.array(own)}
-    return rule, result, doubt
+    return rule, result
 
 
 def _slacks(

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from evalign.estimators.summary import holm
 
 from evalign.core.estimates import estimate
-from evalign.estimators.summary import holm
 from evalign_study.pipeline.intervals import Interval
 from evalign_study.records.made import Record
 from evalign_study.suite.standings import FOLDS, Bar

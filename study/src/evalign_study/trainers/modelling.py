@@ -11,9 +11,8 @@ from threadpoolctl import threadpool_limits
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
-from evalign.estimators import AlignedEnsemble
+from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.estimators.candidates import DEFAULT
-from evalign.estimators import AlignedClassifier
 from evalign.estimators.network import find_device
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
