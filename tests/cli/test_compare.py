@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from evalign.comparison import METHODS, PLAIN, TUNED
 from threadpoolctl import threadpool_limits
 
 from evalign.cli import compare as command
-from evalign.comparison import METHODS, PLAIN, TUNED
 from tests.cli.commands import done, refused, table, written
 
 EAST = "EAST (argmax)"

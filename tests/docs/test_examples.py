@@ -10,6 +10,7 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
+from evalign.comparison import METHODS, PLAIN, TUNED
 from evalign_study.cli import main as study
 from sybil import Sybil
 from sybil.parsers.doctest import DocTestParser
@@ -19,7 +20,6 @@ from evalign import losses, metrics
 from evalign.cli import compare as comparison
 from evalign.cli import fit as fitting
 from evalign.cli import main
-from evalign.comparison import METHODS, PLAIN, TUNED
 from evalign.losses.base import RowSettings
 from tests import tolerances
 

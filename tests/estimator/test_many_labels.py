@@ -19,12 +19,11 @@ from torch import nn
 
 import evalign
 from evalign import AlignedClassifier, AlignedDecisionCV
-from evalign.estimators.folds import Folds
-from evalign.estimators.members import Members, MembersAsRows
+from evalign.estimators.members import Folds, Members, MembersAsRows
 from evalign.estimators.network import Size
+from evalign.estimators.recipes import RECIPES
 from evalign.estimators.rows import SMALL_CLASS, LabelledRows
 from evalign.metrics import resolve
-from evalign.estimators.recipes import RECIPES
 from evalign.training import TrainingWarning
 from evalign.training.split import strata
 from tests import tolerances
@@ -100,7 +99,7 @@ def test_cross_entropy_is_the_binary_one():
 
 def raw_logits(clf, rows):
     with torch.no_grad():
-        return clf.network_(clf._fitted.scaler(torch.from_numpy(rows)).float()).double()
+        return clf.network_(clf._scaler(torch.from_numpy(rows)).float()).double()
 
 
 def test_the_offsets_that_training_took_out_are_added_back(monkeypatch):
@@ -191,8 +190,7 @@ def test_every_label_is_on_both_sides():
     y[[3, 77], 5] = 1  # two rows alone
     for seed in range(10):
         rows = LabelledRows(np.arange(400)[:, None], y, np.ones(400))
-        kept, held_out, fold = rows.parts(0.2, 0, None, seed, np.arange(6))
-        assert fold is None
+        kept, held_out = rows.hold_out(0.2, None, seed, np.arange(6))
         assert abs(len(held_out.y) - 80) <= 1
         for part in (kept, held_out):
             assert part.y.any(0).all()
@@ -212,10 +210,10 @@ def test_strata_are_of_what_is_rarest_in_a_row():
 def test_groups_are_held_out_together():
     groups = np.arange(len(Y)) // 5
     rows = LabelledRows(groups[:, None], Y, np.ones(len(Y)))
-    kept, held_out, _ = rows.parts(0.2, 0, groups, 0, np.arange(3))
+    kept, held_out = rows.hold_out(0.2, groups, 0, np.arange(3))
     assert not {*kept.X.ravel()} & {*held_out.X.ravel()}
     assert abs(len(held_out.y) / len(Y) - 0.2) < 0.05
-    fold = rows.parts(None, 5, groups, 0, np.arange(3))[2]
+    fold = rows.folds(groups, 0)
     assert all(len(np.unique(fold[groups == group])) == 1 for group in range(100))
 
 
@@ -321,15 +319,6 @@ def test_wrong_data(call, text):
     ("arguments", "text"),
     [
         ({"pos_label": 1}, "pos_label of AlignedClassifier must be None if multilabel."),
-        (
-            {"constraint": "recall_macro >= 0.5"},
-            "constraint of AlignedClassifier must be None if multilabel. Got 'recall_macro >= 0.5'."
-            " AlignedDecisionCV around it takes one.",
-        ),
-        (
-            {"class_weight": "balanced"},
-            "class_weight of AlignedClassifier must be None if multilabel. Got 'balanced'.",
-        ),
         ({"metric": "f1"}, "classes of f1 must be two. Got 3 labels. Use f1_macro, f1_micro or"),
         ({"metric": "accuracy"}, "confusion of Accuracy must come from mutually exclusive classes"),
     ],

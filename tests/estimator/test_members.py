@@ -167,7 +167,7 @@ def test_it_learns_and_validates_the_mean(monkeypatch):
     losses = noted_losses(monkeypatch)
     clf = classifier(epochs=12).fit(X[:200], Y[:200], validation_data=(X[200:], Y[200:]))
     assert clf.score(*imbalanced(1000, classes=3, seed=1)) > 0.7
-    scaled = clf._fitted.scaler(torch.from_numpy(X[200:])).float()
+    scaled = clf._scaler(torch.from_numpy(X[200:])).float()
     with torch.no_grad():
         logits = clf.network_(scaled)
     best = max(record["validation_metric"] for record in clf.history_)

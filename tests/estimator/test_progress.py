@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from evalign.estimators import narration as ensemble
 from evalign.estimators import progress
 
 
@@ -19,8 +18,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    for module in (progress, ensemble):
-        monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(progress, "time", made)
     return made
 
 
@@ -38,7 +36,7 @@ def test_a_log_has_a_line_a_minute(clock, capsys):
     lines = capsys.readouterr().err.splitlines()
     found = [int(re.search(r"epoch (\d+)/100", line)[1]) for line in lines]
     assert found == [*range(1, 62, 12)]
-    with ensemble.narrated(1) as tell:
+    with progress.narrated(1) as tell:
         for epoch in range(30):
             clock.now += 5
             tell(f"epoch {epoch}", passing=True)
@@ -54,7 +52,7 @@ def test_on_a_terminal(clock, monkeypatch, capsys):
     bar = capsys.readouterr().err
     assert "aligned: loss 1.0000  cost[/b] 0.5000" in bar
     assert "100%" in bar
-    with ensemble.narrated(1) as tell:
+    with progress.narrated(1) as tell:
         tell("passes", passing=True)
         tell("linear[/b] done")
     assert "linear[/b] done\n" in capsys.readouterr().err
@@ -65,7 +63,7 @@ def test_without_rich(clock, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     with progress.progress("aligned", "f1", 2) as show:
         show(record(1))
-    with ensemble.narrated(1) as tell:
+    with progress.narrated(1) as tell:
         tell("done")
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("aligned: epoch 1/2  loss 1.0000")

@@ -13,9 +13,9 @@ from evalign import metrics
 from evalign.kernels.closed import closed_form
 from evalign.kernels.fused.finish import TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
+from evalign.kernels.fused.long_rows import long_columns, long_row
 from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
-from evalign.kernels.fused.long_rows import long_columns, long_row
 from evalign.kernels.fused.sums import whole_rows
 from evalign.kernels.fused.totals import add_up
 

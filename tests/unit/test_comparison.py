@@ -6,12 +6,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse, stats
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.metrics import f1_score
-from sklearn.model_selection import StratifiedKFold
-from threadpoolctl import threadpool_limits
-
 from evalign.comparison import (
     METHODS,
     PLAIN,
@@ -23,8 +17,14 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
-from evalign.estimators import compare as trainer
+from scipy import sparse, stats
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
+
 from evalign.estimators import FrameEncoder
+from evalign.estimators import compare as trainer
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(240)

@@ -202,7 +202,7 @@ class AlignedClassifier(Aligned):
             training = validation = rows
         else:
             fraction = self.validation_fraction or HELD_OUT
-            training, validation = rows.hold_out(fraction, groups, seed, targets)
+            training, validation = rows.hold_out(fraction, groups, seed, targets.ordered)
         settings = RuleSettings(
             self.metric,
             cast(Decision, self.decision),

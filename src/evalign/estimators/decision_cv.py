@@ -169,7 +169,8 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         constraint_groups = row_groups(OWNER, constraint_groups, len(y), "constraint_groups")
         settings.check(OWNER, constraint_groups)
         weight = row_weights(OWNER, sample_weight, len(y))
-        taken, lacking = fit_arguments(self.estimator, sample_weight=weight)
+        given = row_weights(OWNER, sample_weight, len(y), given=True)
+        taken, lacking = fit_arguments(self.estimator, sample_weight=given)
         if lacking:
             name = type(self.estimator).__name__
             text = f"{name}.fit takes no sample_weight: the weights are for the rule alone."

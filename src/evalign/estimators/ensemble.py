@@ -268,6 +268,7 @@ class AlignedEnsemble(Aligned):
         super()._restore(state)
         classes, rules = self.classes_, [*self.rules_.values()]
         ok = type(self.features_) is Features and all(type(rule) is DecisionRule for rule in rules)
+        ok = ok and all(type(x) is dict for x in (self.cv_results_, self.gain_, self.left_out_))
         ok = ok and all(len(rule.gain) == len(classes) for rule in rules)
         require(ok, "state", "rules", "be rules for the classes, and features learnt", "others")
         self._trained = {name: TrainedModels(name, *one) for name, one in state["trained"].items()}

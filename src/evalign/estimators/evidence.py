@@ -46,7 +46,10 @@ class RuleSettings:
             allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
             require(groups is None, owner, name, allowed, "groups", cure)
         elif groups is None:
-            cure = "Pass fit(X, y, constraint_groups=...), a group per row."
+            cure = (
+                "Pass fit(X, y, constraint_groups=...), a group per row; for validation_data as "
+                "its fourth part."
+            )
             raise ValueError(complaint(owner, name, f"be given for {gaps[0]!r}", None, cure))
         else:
             number = len(np.unique(groups))

@@ -13,6 +13,7 @@ from evalign.estimators.candidates import OWNER
 from evalign.estimators.rows import learn_features
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights
 from evalign.tables.features import Features, Given, read
+from evalign.tables.labels import label_array
 from evalign.tables.values import TypedTable, take_rows, within_float32
 
 
@@ -69,10 +70,11 @@ def read_table(
     constraint_groups: Any,
 ) -> tuple[LabelledTable, Targets, Features]:
     """The rows of `fit`, what their labels are, and their columns."""
-    y, targets, codes = read_targets(OWNER, y, metric, ensemble.pos_label)
+    shape = () if y is None else label_array(OWNER, y).shape
     cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
-    got = f"several, of shape {y.shape}"
-    require(not targets.multilabel, OWNER, "y", "hold one label per row", got, cure)
+    one, got = shape[1:] in ((), (1,)), f"several, of shape {shape}"
+    require(one, OWNER, "y", "hold one label per row", got, cure)
+    y, targets, codes = read_targets(OWNER, y, metric, ensemble.pos_label)
     given = read(ensemble, X, reset=True)
     weight = row_weights(OWNER, sample_weight, len(y))
     features, some = learn_features(OWNER, given, y, weight)

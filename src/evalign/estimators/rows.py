@@ -74,7 +74,7 @@ class LabelledRows(NamedTuple):
         return fold if parts else None
 
     def hold_out(
-        self, fraction: float, groups: Any, seed: int, targets: Targets
+        self, fraction: float, groups: Any, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows"]:
         """(training, validation); both are all rows if there are too few to split."""
         number = 2 if groups is None else len(np.unique(groups))
@@ -98,13 +98,13 @@ class LabelledRows(NamedTuple):
         # Held-out groups may hold all rows of a class.
         learnt, chosen = present(self.y[kept]), present(self.y[held_out])
         lost, missing = np.setdiff1d(chosen, learnt), np.setdiff1d(learnt, chosen)
-        got = f"none of {targets.ordered[lost].tolist()}"
+        got = f"none of {classes[lost].tolist()}"
         allowed = "leave rows of every class to train on"
         cure = "Give rows of it in more groups, or rows for validation."
         require(self.y.ndim == 2 or not len(lost), OWNER, "groups", allowed, got, cure)
         if len(missing):
             text = (
-                f"No held-out row has the label {targets.ordered[missing][:SHOWN].tolist()}: the "
+                f"No held-out row has the label {classes[missing][:SHOWN].tolist()}: the "
                 "best epoch and the decision rule are chosen without it. Give more rows of it, or "
                 "rows for validation."
             )

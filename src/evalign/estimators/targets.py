@@ -202,11 +202,13 @@ def row_groups(owner: str, groups: Any, rows: int, argument: str = "groups") -> 
     return None if groups is None else group_values(owner, groups, (rows,), argument)
 
 
-def row_weights(owner: str, sample_weight: Any, rows: int) -> np.ndarray | None:
-    """A weight per row, not negative, with a mean of 1; None if there are none."""
+def row_weights(
+    owner: str, sample_weight: Any, rows: int, *, given: bool = False
+) -> np.ndarray | None:
+    """A weight per row, with a mean of 1 or as it was given; None if there are none."""
     if sample_weight is None:
         return None
     weight = weights_of_rows(owner, sample_weight, rows).numpy()
     some = bool(weight.any())
     require(some, owner, "sample_weight", "be above zero in at least one row", "zeros")
-    return with_mean_one(weight)
+    return weight if given else with_mean_one(weight)
