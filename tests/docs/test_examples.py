@@ -10,7 +10,6 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
-from evalign.comparison import METHODS, PLAIN, TUNED
 from evalign_study.cli import main as study
 from sybil import Sybil
 from sybil.parsers.doctest import DocTestParser
@@ -31,7 +30,6 @@ MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
 
 PROGRAMS = {"evalign": main, "evalign-study": study}
 DECIMAL = re.compile(r"-?\d+\.\d+")
-FEW = {method: METHODS[method] for method in (PLAIN, TUNED)}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -74,7 +72,8 @@ def name(path):
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fitting, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
-    monkeypatch.setattr(comparison, "METHODS", FEW)  # the others are compared in tests/cli
+    monkeypatch.setattr(comparison, "DEFAULT", ("linear",))  # all are compared in tests/cli
+    monkeypatch.setattr(comparison, "RECIPES", {"aligned": None})
     if path in OWN_FILES:
         rows = [f"{x % 7 + x / 200},{'yes' if x % 7 > 4 else 'no'}" for x in range(120)]
         for file in ("data.csv", "new.csv"):

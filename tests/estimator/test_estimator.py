@@ -547,7 +547,7 @@ def test_wrong_arguments(arguments, text):
         ),
         ({"validation_data": (X, Y + 1)}, "validation_data of AlignedClassifier must hold classes"),
         ({"validation_data": (X[:, :2], Y)}, "X has 2 features"),
-        ({"validation_data": (X, np.eye(3)[Y])}, "must hold one label per row. Got y of shape"),
+        ({"validation_data": (X, np.eye(3)[Y])}, "y should be a 1d array, got an array of shape"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else value[:30],
 )
