@@ -48,8 +48,8 @@ def compare(
     require(differ, OWNER, "seeds", "be different numbers, at least one", seeds)
 
     def tried(seed: int) -> Tried:
-        one: Any = clone(ensemble).set_params(random_state=seed)
-        return one._try(X, y, sample_weight, groups)
+        one: Any = clone(ensemble)
+        return one.set_params(random_state=seed)._try(X, y, sample_weight, groups)
 
     runs = [tried(seed) for seed in seeds]
     each, judge = [run.trials.tried for run in runs], runs[0].trials.judge

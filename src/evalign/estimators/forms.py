@@ -81,9 +81,11 @@ def read_table(
     parts = [codes, weight, row_groups(OWNER, groups, len(y))]
     parts.append(row_groups(OWNER, constraint_groups, len(y), "constraint_groups"))
     rows, counted = _forms(X, given, features), np.flatnonzero(some)
-    kept = [None if part is None else part[counted] for part in parts]
+    kept: list[Any] = [None if part is None else part[counted] for part in parts]
     rows = rows if some.all() else rows.take(counted)
-    return LabelledTable(rows, y[counted], *kept, counted, len(y)), targets, features
+    codes, weight, groups, constraint_groups = kept
+    more = (codes, weight, groups, constraint_groups, counted, len(y))
+    return LabelledTable(rows, y[counted], *more), targets, features
 
 
 def read_rows(ensemble: Any, X: Any, features: Features) -> TableForms:

@@ -61,7 +61,7 @@ class Judge(NamedTuple):
         Only rows that have a label from all of them count.
         """
         each = np.stack([np.atleast_2d(one) for one in labels])
-        counted = (each >= 0).all((0, 1))
+        counted = np.asarray((each >= 0).all((0, 1)))
         if not counted.any():
             return [(np.nan, np.nan, np.nan)] * (2 * len(labels) - 1)
         part = self.rows.take(counted)

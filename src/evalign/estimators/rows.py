@@ -42,7 +42,8 @@ class LabelledRows(NamedTuple):
         """Some of the rows, by a mask or by their positions."""
         if rows.dtype == bool and rows.all():
             return self
-        return LabelledRows(*(None if part is None else part[rows] for part in self))
+        groups = None if self.groups is None else self.groups[rows]
+        return LabelledRows(self.X[rows], self.y[rows], self.weight[rows], groups)
 
     def tensors(
         self, scaler: Scaler, device: torch.device, unit: float | None

@@ -88,7 +88,7 @@ class TrainedModels(NamedTuple):
         `classes` are the labels in the order of the columns.
         """
         known = classes if self.own else np.arange(len(classes))
-        how = {"owner": OWNER, "argument": "candidates"}
+        how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
         values = class_scores(model, rows, "predict_proba", known, **how)
         ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
         ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
