@@ -16,9 +16,8 @@ from evalign.cli.outcome import tried_models
 from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
-from evalign.estimators import AlignedClassifier, AlignedEnsemble
+from evalign.estimators import AlignedClassifier, AlignedEnsemble, compare
 from evalign.estimators.candidates import DEFAULT
-from evalign.estimators.compare import compare
 from evalign.estimators.network import mlp
 from evalign.estimators.recipes import RECIPES
 from evalign.report import TriedModels

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from evalign.core.checks import require
@@ -243,6 +244,7 @@ class AlignedClassifier(Aligned):
 
         If multilabel, the probability of each label, (n, n_labels).
         """
+        check_is_fitted(self)
         return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]).numpy())
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -257,6 +259,7 @@ class AlignedClassifier(Aligned):
         (n, n_labels). A row with an infinity, which `predict` refuses, gets the label −1 and NaN
         for the others. Needs `onnx` and `onnxscript`.
         """
+        check_is_fitted(self)
         export(path, self)
 
     def on_cpu(self) -> Self:
