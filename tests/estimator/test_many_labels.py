@@ -217,14 +217,6 @@ def test_groups_are_held_out_together():
     assert all(len(np.unique(fold[groups == group])) == 1 for group in range(100))
 
 
-def test_a_label_that_one_side_lacks_is_told_of():
-    y = Y.copy()
-    y[:, 1] = 0
-    y[7, 1] = 1
-    with pytest.warns(TrainingWarning, match=r"No held-out row has the label \[1\]"):
-        quick(epochs=1).fit(X, y)
-
-
 @pytest.mark.parametrize("recipe", ["aligned", "cross_entropy"])
 def test_labels_that_all_rows_have_or_none(recipe):
     y = np.column_stack([Y, np.zeros(len(Y), int), np.ones(len(Y), int)])

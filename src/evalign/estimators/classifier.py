@@ -73,7 +73,7 @@ class AlignedClassifier(Aligned):
         patience: epochs without a new best before training stops; None never stops early.
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: seed of the split and of training.
-        verbose: 1 shows a progress bar, or a line per minute if standard error is not a terminal.
+        verbose: 1 shows the progress: a line per minute if standard error is not a terminal.
         on_epoch: called with each record of the history.
 
     Attributes:
@@ -262,15 +262,8 @@ class AlignedClassifier(Aligned):
         check_is_fitted(self)
         export(path, self)
 
-    def on_cpu(self) -> Self:
-        """A copy that can be read without a GPU."""
-        other = copy.copy(self)
-        if hasattr(self, "network_"):
-            other.network_ = copy.deepcopy(self.network_).cpu()
-        return other
-
     def __getstate__(self) -> dict[str, Any]:
-        # A model trained on a GPU must be readable where there is none.
+        # A copy of a model that was trained on a GPU must be readable where there is none.
         state: dict[str, Any] = dict(cast(Any, super().__getstate__()))
         if "network_" in state:
             state["network_"] = copy.deepcopy(self.network_).cpu()

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from evalign.core.checks import require
-from evalign.estimators.ensemble import AlignedEnsemble, Tried
+from evalign.estimators.ensemble import AlignedEnsemble, Tried, results
 
 OWNER = "compare"
 
@@ -51,20 +50,4 @@ def compare(
         one: Any = clone(ensemble)
         return one.set_params(random_state=seed)._try(X, y, sample_weight, groups)
 
-    runs = [tried(seed) for seed in seeds]
-    each, judge = [run.trials.tried for run in runs], runs[0].trials.judge
-    names = [name for name in each[0] if all(name in run for run in each)]
-
-    def repeated(labels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {way: np.stack([one[way] for one in labels]) for way in labels[0]}
-
-    candidates = {name: repeated([run[name].found.labels for run in each]) for name in names}
-    own = repeated([run.choice.labels for run in runs])
-    weights = [run.choice.weights for run in runs]
-    table = {
-        "candidate": [*names, ensemble.choose],
-        "weight": [*(np.mean([w.get(n, 0.0) for w in weights]).item() for n in names), 1.0],
-        "seconds": [*(np.mean([run[n].seconds for run in each]).item() for n in names), np.nan],
-        **judge.table(candidates, own),
-    }
-    return table, judge.gain(candidates, own["rule"])
+    return results([tried(seed) for seed in seeds], ensemble.choose)

@@ -20,12 +20,13 @@ from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.estimators.choice import Choice, choose
 from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.forms import read_rows, read_table
+from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
 from evalign.estimators.recipes import chosen_recipe
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, warn_of_lost
-from evalign.estimators.trials import Clock, TrainedModels, Trials, folds, run_trials
+from evalign.estimators.trials import TrainedModels, Trials, folds, run_trials
 from evalign.tables.features import Features
 from evalign.training import TrainingWarning
 
@@ -37,6 +38,30 @@ class Tried(NamedTuple):
     features: Features
     trials: Trials
     choice: Choice
+
+
+def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """`cv_results_` and `gain_` of the same rows, of the mean scores of all runs.
+
+    A candidate that was left out of one run is left out.
+    """
+    each, judge = [run.trials.tried for run in runs], runs[0].trials.judge
+    names = [name for name in each[0] if all(name in tried for tried in each)]
+
+    def repeated(labels: list[Labels]) -> Labels:
+        return {way: np.stack([one[way] for one in labels]) for way in labels[0]}
+
+    labels = {name: repeated([tried[name].found.labels for tried in each]) for name in names}
+    own = repeated([run.choice.labels for run in runs])
+    weights = [[run.choice.weights.get(name, 0.0) for name in names] for run in runs]
+    seconds = [[tried[name].seconds for name in names] for tried in each]
+    table: dict[str, list[Any]] = {
+        "candidate": [*names, how],
+        "weight": [*np.mean(weights, 0).tolist(), 1.0],
+        "seconds": [*np.mean(seconds, 0).tolist(), np.nan],
+        **judge.table(labels, own),
+    }
+    return table, judge.gain(labels, own["rule"])
 
 
 class AlignedEnsemble(Aligned):
@@ -167,17 +192,11 @@ class AlignedEnsemble(Aligned):
                 see `AlignedClassifier.fit`.
         """
         tried = self._try(X, y, sample_weight, groups, constraint_groups, checkpoint)
-        (targets, features, trials, choice), judge = tried, tried.trials.judge
+        targets, features, trials, choice = tried
         self._targets, self.features_, self._trained = targets, features, trials.trained
         self.weights_, self.rule_, self.rules_ = choice.weights, choice.rule, trials.rules
-        labels = {name: one.found.labels for name, one in trials.tried.items()}
-        self.cv_results_ = {
-            "candidate": [*labels, self.choose],
-            "weight": [*(choice.weights.get(name, 0.0) for name in labels), 1.0],
-            "seconds": [*(one.seconds for one in trials.tried.values()), np.nan],
-            **judge.table(labels, choice.labels),
-        }
-        self.gain_, self.left_out_ = judge.gain(labels, choice.labels["rule"]), trials.left_out
+        self.cv_results_, self.gain_ = results([tried], self.choose)
+        self.left_out_ = trials.left_out
         return self
 
     @property
@@ -214,7 +233,7 @@ class AlignedEnsemble(Aligned):
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Tried:
         """Train the candidates, and choose among them."""
-        clock = Clock(self.time_limit, time.monotonic())
+        start = time.monotonic()
         known = self.choose in (BLEND, AUTO)
         require(known, OWNER, "choose", f"be {BLEND} or {AUTO}", repr(self.choose))
         check_folds(OWNER, self.cv, None)
@@ -222,6 +241,7 @@ class AlignedEnsemble(Aligned):
         ok = isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
         ok, allowed = ok or limit is None, "be seconds, above 0, or None"
         require(ok, OWNER, "time_limit", allowed, repr(limit))
+        deadline = start + (np.inf if limit is None else limit)
         metric = resolve(self.metric, owner=OWNER)
         given = (X, y, sample_weight, groups, constraint_groups)
         table, targets, features = read_table(self, metric, *given)
@@ -244,7 +264,7 @@ class AlignedEnsemble(Aligned):
                 parts,
                 settings,
                 metric,
-                clock=clock,
+                deadline=deadline,
                 n_jobs=self.n_jobs,
                 seed=seed,
                 checkpoint=checkpoint,

@@ -1,5 +1,6 @@
 """Export a fitted classifier as an ONNX file."""
 
+import copy
 import json
 import os
 import warnings
@@ -40,7 +41,7 @@ def export(path: str | os.PathLike[str], classifier: Any) -> None:
         # torch's own, of how it copies its modules.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
         program = torch.onnx.export(
-            _RowsToLabels(classifier.on_cpu()).eval(),
+            _RowsToLabels(copy.copy(classifier)).eval(),  # on the CPU
             tuple(example for example, _ in inputs.values()),
             input_names=[f"input {place}" for place in range(len(inputs))],
             output_names=OUTPUTS,

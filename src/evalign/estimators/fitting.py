@@ -1,7 +1,6 @@
 """Train a network on labelled rows."""
 
 import os
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from evalign.estimators.network import (
     find_device,
     size_of_members,
 )
-from evalign.estimators.progress import EpochRecord, progress
+from evalign.estimators.progress import epoch_line, narrated
 from evalign.estimators.recipes import RECIPES, chosen_recipe
 from evalign.estimators.rows import LabelledRows, dense
 from evalign.estimators.scaling import QuantileNormal, Standardizer
@@ -51,17 +50,9 @@ def train(
 ) -> Trained:
     """Train, and choose the best epoch on the validation rows.
 
-    Args:
-        arguments: of `AlignedClassifier`, checked.
-        training: the rows to train on.
-        validation: the rows that the epoch is chosen on.
-        fold: the fold of each row if both are the same rows. A row is then validated by the
-            networks that were not trained on its fold.
-        metric: the metric that `arguments["metric"]` names.
-        classes: how many classes or labels there are.
-        features: what was learned about the columns.
-        seed: of the initial weights, shuffling and dropout.
-        checkpoint: see `AlignedClassifier.fit`.
+    `arguments` are those of `AlignedClassifier`, checked. `fold` is the fold of each row if
+    training and validation rows are the same; a row is then validated by the networks that were not
+    trained on its fold.
     """
     # Equal weights are left out, because the loop is faster without weights.
     equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
@@ -93,13 +84,12 @@ def train(
     how = chosen(arguments, len(rows[0]), device)
     several = isinstance(network, Members | Folds)
     parts = [part for part in network.modules() if isinstance(part, Members)]
-    show_bar = progress(name, metric.name, how.epochs)
-    with show_bar if arguments["verbose"] else nullcontext() as show:
-        listeners = [each for each in (show, arguments["on_epoch"]) if each is not None]
+    with narrated(arguments["verbose"]) as tell:
 
-        def on_epoch(record: EpochRecord) -> None:
-            for listener in listeners:
-                listener(record)
+        def on_epoch(record: dict[str, Any]) -> None:
+            tell(epoch_line(name, metric.name, how.epochs, record), passing=True)
+            if arguments["on_epoch"] is not None:
+                arguments["on_epoch"](record)
 
         history = fit(
             network,

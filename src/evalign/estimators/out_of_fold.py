@@ -71,15 +71,8 @@ class OutOfFoldScores:
     ) -> "OutOfFoldScores":
         """The scores of all folds, in the order of the table.
 
-        Args:
-            values: scores of the held-out rows of each split.
-            method: the classifier's method that gave them.
-            codes: the labels of the table.
-            weight: of its rows, or None.
-            parts: the splits, see `splits`.
-            groups: a value per row of the table; the rows of a group are scored together.
-            constraint_groups: see the class.
-            seed: of new folds, for a single split or many.
+        `values` are of the held-out rows of each of the `parts`; all else is of the table. The rows
+        of one of the `groups` are scored together; the seed is that of new folds.
         """
         row = np.concatenate([rows for _, rows in parts])
         fold = np.repeat(np.arange(len(parts)), [len(rows) for _, rows in parts])

@@ -13,7 +13,6 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.estimators.targets import Targets, row_groups, row_weights
 from evalign.tables.features import Features, Given, read
-from evalign.tables.labels import SHOWN, present
 from evalign.tables.values import TypedTable
 from evalign.tables.warnings import warn_of_few
 from evalign.training import TrainingWarning, holdout_split
@@ -97,19 +96,11 @@ class LabelledRows(NamedTuple):
                 warnings.warn(text, TrainingWarning, stacklevel=3)
                 return self, self
         # Held-out groups may hold all rows of a class.
-        learnt, chosen = present(self.y[kept]), present(self.y[held_out])
-        lost, missing = np.setdiff1d(chosen, learnt), np.setdiff1d(learnt, chosen)
+        lost = np.setdiff1d(self.y[held_out], self.y[kept]) if self.y.ndim == 1 else kept[:0]
         got = f"none of {classes[lost].tolist()}"
         allowed = "leave rows of every class to train on"
         cure = "Give rows of it in more groups, or rows for validation."
-        require(self.y.ndim == 2 or not len(lost), OWNER, "groups", allowed, got, cure)
-        if len(missing):
-            text = (
-                f"No held-out row has the label {classes[missing][:SHOWN].tolist()}: the "
-                "best epoch and the decision rule are chosen without it. Give more rows of it, or "
-                "rows for validation."
-            )
-            warnings.warn(text, TrainingWarning, stacklevel=3)
+        require(not len(lost), OWNER, "groups", allowed, got, cure)
         return self.take(kept), self.take(held_out)
 
 

@@ -56,18 +56,11 @@ class OutOfTime(Exception):
     """A candidate does not fit into the time limit; the text says why."""
 
 
-class Clock(NamedTuple):
-    """The remaining time: seconds in all, or None for no limit, and when it started."""
-
-    limit: float | None
-    start: float
-
-    def require(self, seconds: float, why: str) -> None:
-        """Raise `OutOfTime` if a candidate needs more than is left."""
-        limit = np.inf if self.limit is None else self.limit
-        left = self.start + limit - time.monotonic()
-        if seconds > left:
-            raise OutOfTime(f"{why}, and {max(0.0, left):.1f} s were left")
+def require_time(deadline: float, seconds: float, why: str) -> None:
+    """Raise `OutOfTime` if a candidate needs more seconds than are left."""
+    left = deadline - time.monotonic()
+    if seconds > left:
+        raise OutOfTime(f"{why}, and {max(0.0, left):.1f} s were left")
 
 
 class TrainedModels(NamedTuple):
@@ -164,26 +157,16 @@ def run_trials(
     settings: RuleSettings,
     metric: Metric,
     *,
-    clock: Clock,
+    deadline: float,
     n_jobs: int | None,
     seed: int,
     checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
 ) -> Trials:
-    """Train all candidates that the time limit allows, and fit their rules.
+    """Train all candidates that the time allows, the first in any case, and fit their rules.
 
-    Args:
-        candidates: the first is tried however long it takes.
-        table: all rows.
-        classes: the labels in the order of their codes.
-        parts: the folds.
-        settings: of the rules.
-        metric: that of `settings`.
-        clock: the remaining time.
-        n_jobs: see `train`, as for the last two.
-        seed: of the rule's folds, if there is a single held-out part, and of the resamples.
-        checkpoint: a folder, or None.
-        tell: prints progress.
+    `classes` are the labels in the order of their codes. The seed is of the rule's folds, if there
+    is a single held-out part, and of the resamples.
     """
     ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
     require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
@@ -194,10 +177,9 @@ def run_trials(
     judge = failed = None
     for candidate in candidates:
         name, start = candidate.name, time.monotonic()
-        limit = clock if tried else Clock(None, 0.0)
         try:
             how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": tell}
-            models = train(candidate, table, parts, limit, **how)
+            models = train(candidate, table, parts, deadline if tried else np.inf, **how)
             seconds = time.monotonic() - start
             oof = models.out_of_fold(table, classes, parts, seed)
         except OutOfTime as error:
@@ -234,7 +216,7 @@ def train(
     candidate: CandidateModel,
     table: LabelledTable,
     parts: list[Split],
-    clock: Clock,
+    deadline: float,
     *,
     n_jobs: int | None,
     checkpoint: str | os.PathLike[str] | None,
@@ -242,14 +224,8 @@ def train(
 ) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
-    Args:
-        candidate: what is trained.
-        table: all rows.
-        parts: the folds.
-        clock: the remaining time; the first fold shows how long all of them take.
-        n_jobs: how many of the others are trained at once.
-        checkpoint: a folder for the checkpoints of networks, or None.
-        tell: prints progress.
+    The first fold shows how long all take; then `n_jobs` are trained at once. `checkpoint` is a
+    folder for those of networks.
     """
     name, network = candidate.name, candidate.estimator
     models = TrainedModels(name, candidate.own, candidate.network, [])
@@ -276,23 +252,23 @@ def train(
             if network.on_epoch is None and alone:
                 estimator: Any = clone(network)
                 said = f"{name}: fold {fold + 1} of {number}"
-                estimator.on_epoch = watch(clock, 0 if fold else epochs * number, said, tell)
+                estimator.on_epoch = watch(deadline, 0 if fold else epochs * number, said, tell)
         return estimator, X, y, rows, weights | fit_arguments(network, groups=groups)[0] | more
 
-    clock.require(0, "there was no time to begin")
+    require_time(deadline, 0, "there was no time to begin")
     epochs = 0
     if candidate.network:
         device = find_device(network.device)
         epochs = chosen(network.get_params(deep=False), len(rows), device).epochs
-    elif clock.limit is not None and len(rows) > PROBES[-1]:
+    elif deadline < np.inf and len(rows) > PROBES[-1]:
         seconds = number * expected(*work(0, parts[0], False))
-        clock.require(seconds, f"its training would take about {seconds:.0f} s")
+        require_time(deadline, seconds, f"its training would take about {seconds:.0f} s")
     start = time.monotonic()
     models.models.append(trained(*work(0, parts[0], True)))
     took = time.monotonic() - start
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
-    clock.require(seconds, f"the first of {number} folds took {took:.1f} s")
+    require_time(deadline, seconds, f"the first of {number} folds took {took:.1f} s")
     rest = f", the others about {seconds:.0f} s" if others else ""
     tell(f"{name}: fold 1 of {number} took {took:.1f} s{rest}")
     tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
@@ -304,7 +280,7 @@ def train(
     return models
 
 
-def watch(clock: Clock, epochs: int, said: str, tell: Tell) -> Callable[[dict[str, Any]], None]:
+def watch(deadline: float, epochs: int, said: str, tell: Tell) -> Callable[[dict[str, Any]], None]:
     """Called after each epoch of a network, to stop it if the time does not suffice.
 
     After the first epoch it must suffice for `epochs`, later for the next one, as training may stop
@@ -314,7 +290,7 @@ def watch(clock: Clock, epochs: int, said: str, tell: Tell) -> Callable[[dict[st
     def stop(record: dict[str, Any]) -> None:
         tell(f"{said}, epoch {record['epoch']}", passing=True)
         seconds = record["seconds"] * (max(epochs - 1, 1) if record["epoch"] == 1 else 1)
-        clock.require(seconds, f"its networks would take {seconds:.1f} s more")
+        require_time(deadline, seconds, f"its networks would take {seconds:.1f} s more")
 
     return stop
 
