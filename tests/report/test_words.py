@@ -57,6 +57,9 @@ def test_differences_that_are_unknown_or_close_to_zero():
     made = replace(tried(), gain=dict.fromkeys(unknown) | {"against": "trees"})
     text = "There are too few held-out rows to compare blend with trees with argmax."
     assert verdict_of_tried(made, False) == text
+    alone = replace(tried(), rows=tried().rows[:1])  # under a constraint it has no opponent
+    text = "In cross-validation, trees has 0.600 with its rule, 0.500 with argmax, which ignores"
+    assert verdict_of_tried(alone, True).startswith(text)
     difference = {"value": 0.001, "low": 0.00004, "high": 0.002}
     assert _size(difference) == "0.001 (95% interval 4e-05 to 0.002)"  # not 0.000
 

@@ -3,17 +3,12 @@
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 MINUTE = 60.0  # seconds between the passing lines of a log
-
-
-class Tell(Protocol):
-    """Take a line about what was done; a `passing` one may be replaced by the next."""
-
-    def __call__(self, text: str, *, passing: bool = False) -> None: ...
+Tell = Callable[..., None]  # takes a line, which with passing=True may be replaced by the next
 
 
 @contextmanager

@@ -114,13 +114,15 @@ def verdict_of_tried(tried: TriedModels, constrained: bool) -> str:
     name, other = own["candidate"], rival if constrained else f"{rival} with argmax"
     if gain["low"] is None:
         return f"There are too few held-out rows to compare {name} with {other}."
+    score = f"{number(own['rule_score'])} with its rule, {number(own['argmax_score'])} with argmax"
+    if name == other:  # under a constraint, the only candidate
+        return f"In cross-validation, {name} has {score}, which ignores the constraint."
     few = ", few groups" if "few_groups" in gain else ""
     value = f"{number(gain['value'])}, 95% interval {span(gain)}{few}"
     text = f"there is no clear difference between {name} and {other} ({value})"
     if is_clear(gain):
         better, worse = (name, other) if gain["low"] > 0 else (other, name)
         text = f"{better} is better than {worse} by {_size(gain)}"
-    score = f"{number(own['rule_score'])} with its rule, {number(own['argmax_score'])} with argmax"
     return f"In cross-validation, {text}; {name} itself has {score}."
 
 
