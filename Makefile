@@ -2,6 +2,8 @@
 PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python3)
 BIN := .venv/bin
 READY := .venv/.ready
+# Compiled files are kept, also where the environment says otherwise: tests start many processes.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: test test-slow attack release-check demo lint types contract unit gpu reproduce-quick docs notebooks clean
 

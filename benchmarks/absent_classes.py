@@ -84,7 +84,7 @@ def macro_f1(loss_name: str, rule: str, classes: int, ratio: int, batch: int, se
         value.backward()
         optimizer.step()
     with torch.no_grad():
-        return float(score("f1_macro", network(X_test).argmax(1), y_test))
+        return float(score("f1_macro", y_true=y_test, y_pred=network(X_test).argmax(1)))
 
 
 def table(result: dict) -> str:

@@ -59,8 +59,10 @@ def main() -> None:
 
     rule = fit_decision(y=validation[1], probabilities=probabilities(validation), metric="f1_macro")
     given = probabilities(test)
-    print(f"most probable class  {score('f1_macro', given.argmax(1), test[1]):.3f}")
-    print(f"rule for macro-F1    {score('f1_macro', rule(probabilities=given), test[1]):.3f}")
+    argmax = score("f1_macro", y_true=test[1], y_pred=given.argmax(1))
+    print(f"most probable class  {argmax:.3f}")
+    by_rule = score("f1_macro", y_true=test[1], y_pred=rule(probabilities=given))
+    print(f"rule for macro-F1    {by_rule:.3f}")
 
 
 if __name__ == "__main__":

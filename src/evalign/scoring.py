@@ -11,7 +11,7 @@ from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
-from evalign.core.values import weights_of_rows
+from evalign.core.values import label_tensor, weights_of_rows
 
 OWNER = "score"
 INTEGER = "integer"  # or bool
@@ -20,63 +20,76 @@ OF_SCORES = "If these are scores of the classes, use .argmax(1)."
 
 def score(
     metric: str | MetricFunction,
-    predictions: Any,
-    target: Any,
     *,
+    y_true: Any,
+    y_pred: Any,
     sample_weight: Any = None,
     classes: Sequence[Any] | None = None,
     pos_label: Any = None,
+    ignore_index: int | None = None,
 ) -> float:
     """The metric of predicted labels, equal to scikit-learn's function of the same name.
 
-    The predictions come first, as logits do in a loss; scikit-learn has the true labels first.
-    Swapped, a recall is a precision: pass them by name.
-
-    Labels are integers, bools or strings, one per row; if multilabel, bools or 0 and 1 of shape
+    The labels are passed by name, because two orders are in use: swapped, a recall is a precision.
+    They are integers, bools or strings, one per row; if multilabel, bools or 0 and 1 of shape
     (N, L). Rows of weight 0 are left out.
 
     Args:
         metric: a name, a metric or a function of a `Confusion`, see `metrics.resolve`.
-        predictions: the predicted labels: a list, a numpy array, a pandas column or a tensor.
-        target: the true labels, in the same shape.
+        y_true: the true labels: a list, a numpy array, a pandas column or a tensor.
+        y_pred: the predicted labels, in the same shape.
         sample_weight: a weight per row.
-        classes: all classes in their order; by default those that occur, sorted. Needed for a
-            metric that depends on the order of the classes (a cost matrix, a β per class, an
-            ordinal kappa) if a class does not occur or the order is not the sorted one.
+        classes: all classes in their order; by default those that occur, sorted. Another label is
+            an error. Needed for a metric that depends on the order of the classes (a cost matrix, a
+            β per class, an ordinal kappa) if a class does not occur or the order is not the sorted
+            one.
         pos_label: the positive class of two, for metrics like "f1"; by default the last of
             `classes`, such as 1 of (0, 1), or "yes" of ("no", "yes").
+        ignore_index: the true label of rows (or of single entries, if multilabel) that do not
+            count. None counts all, and refuses -100, by which losses ignore rows.
 
     Examples:
-        >>> score("f1_macro", [0, 2, 1, 2], [0, 2, 2, 2])
+        >>> score("f1_macro", y_true=[0, 2, 2, 2], y_pred=[0, 2, 1, 2])
         0.6
-        >>> score("recall", ["spam", "ham", "ham"], ["spam", "ham", "spam"])
+        >>> true, predicted = ["spam", "ham", "spam"], ["spam", "ham", "ham"]
+        >>> score("recall", y_true=true, y_pred=predicted)
         0.5
-        >>> score("precision", ["spam", "ham", "ham"], ["spam", "ham", "spam"], pos_label="ham")
+        >>> score("precision", y_true=true, y_pred=predicted, pos_label="ham")
         0.5
+        >>> score("accuracy", y_true=[0, 1, 255], y_pred=[0, 1, 1], ignore_index=255)
+        1.0
     """
     metric = resolve(metric, owner=OWNER)
-    given, true = _labels("predictions", predictions), _labels("target", target)
-    allowed = f"have the shape of target, {true.shape}"
-    require(given.shape == true.shape, OWNER, "predictions", allowed, given.shape, OF_SCORES)
+    true, given = _labels("y_true", y_true), _labels("y_pred", y_pred)
+    allowed = f"have the shape of y_true, {true.shape}"
+    require(given.shape == true.shape, OWNER, "y_pred", allowed, given.shape, OF_SCORES)
+    ignored = true == (-100 if ignore_index is None else ignore_index)
+    ok, cure = ignore_index is not None or not ignored.any(), "Leave them out by ignore_index=-100."
+    require(ok, OWNER, "y_true", "hold classes only", -100, cure)
+    counted = ignored.reshape(len(true), -1).all(1) == 0
     weight = None
     if sample_weight is not None:
         weight = weights_of_rows(OWNER, sample_weight, len(true))
-        counted = weight > 0
-        given, true, weight = given[counted.numpy()], true[counted.numpy()], weight[counted]
+        counted &= weight.numpy() > 0
+        weight = weight[torch.from_numpy(counted)]
         if len(weight) and not isinstance(metric, FunctionMetric):
             # Only ratios count. The lightest is 1, because a sum below 1e-19 is 0 to a metric,
             # unless the heaviest would overflow.
             weight = weight / weight.amin().clamp(min=1e-200 * weight.amax())
-    if true.ndim == 2:
-        given, true, number = *_indicators(given, true, classes, pos_label), None
+    true, given = true[counted], given[counted]
+    several, number = true.ndim == 2, None
+    if several:
+        _check_indicators(true, given, ignore_index, classes, pos_label)
     else:
-        codes, number = _codes(metric, given, true, classes, pos_label)
-        given, true = np.split(codes, 2)
+        codes, number = _codes(metric, true, given, classes, pos_label)
+        true, given = np.split(codes, 2)
     confusion = Confusion.from_predictions(
-        torch.from_numpy(given),
-        torch.from_numpy(true),
+        torch.from_numpy(given.astype(np.int64)),
+        torch.from_numpy(true.astype(np.int64)),
         num_classes=number,
+        task="multilabel" if several else None,
         sample_weight=weight,
+        ignore_index=-100 if ignore_index is None or not several else ignore_index,
         matrix=metric.needs_matrix,
     )
     return metric(confusion).item()
@@ -85,7 +98,7 @@ def score(
 def _array(argument: str, values: Any) -> np.ndarray:
     refuse_masked(OWNER, argument, values)
     if isinstance(values, Tensor):
-        values = values.detach().cpu()
+        values = label_tensor(OWNER, argument, values).detach().cpu()
         values = values.double() if values.is_floating_point() else values  # numpy has no bfloat16
     return np.asarray(values)
 
@@ -102,6 +115,9 @@ def _labels(argument: str, values: Any) -> np.ndarray:
         require(len(kinds) == 1, OWNER, argument, "hold labels of one type", ", ".join(kinds))
         array = np.array(array.tolist())
     if array.dtype.kind != "f":
+        ok = array.dtype.kind in "biuSU" and (array.dtype != np.uint64 or array.max() < 2**63)
+        allowed = "hold integers below 2**63, bools or strings"
+        require(ok, OWNER, argument, allowed, f"dtype {array.dtype}")
         return array
     wrong = array[~((array == np.floor(array)) & (np.abs(array) < 2**53))]  # also NaN
     if len(wrong):
@@ -110,36 +126,40 @@ def _labels(argument: str, values: Any) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _indicators(
-    given: np.ndarray, true: np.ndarray, classes: object, pos_label: object
-) -> tuple[np.ndarray, np.ndarray]:
-    """A column of bools per label."""
+def _check_indicators(
+    true: np.ndarray,
+    given: np.ndarray,
+    ignore_index: int | None,
+    classes: object,
+    pos_label: object,
+) -> None:
+    """Check the columns of a multilabel problem."""
     for argument, value in {"classes": classes, "pos_label": pos_label}.items():
         allowed = "be None for a multilabel problem, whose labels are the columns"
         require(value is None, OWNER, argument, allowed, value)
-    for argument, array in {"predictions": given, "target": true}.items():
+    held = {"y_pred": given, "y_true": true[true != ignore_index]}
+    for argument, array in held.items():
         wrong = array[~np.isin(array, (0, 1))]
         allowed = "hold 0 and 1 only, as it has a column per label"
         require(not len(wrong), OWNER, argument, allowed, wrong[:1].tolist(), OF_SCORES)
-    return given.astype(bool), true.astype(bool)
 
 
 def _codes(
-    metric: Metric, given: np.ndarray, true: np.ndarray, classes: Any, pos_label: Any
+    metric: Metric, true: np.ndarray, given: np.ndarray, classes: Any, pos_label: Any
 ) -> tuple[np.ndarray, int]:
-    """The position of every label among the classes, predictions first, and how many there are."""
-    kinds = [INTEGER if x.dtype.kind in "biu" else x.dtype.type.__name__ for x in (given, true)]
-    allowed = f"hold labels of the type of target, {kinds[1]}"
-    require(kinds[0] == kinds[1], OWNER, "predictions", allowed, kinds[0])
+    """The position of every label among the classes, true ones first, and how many there are."""
+    kinds = [INTEGER if x.dtype.kind in "biu" else x.dtype.type.__name__ for x in (true, given)]
+    allowed = f"hold labels of the type of y_true, {kinds[0]}"
+    require(kinds[0] == kinds[1], OWNER, "y_pred", allowed, kinds[1])
     whole = kinds[0] == INTEGER
-    labels = np.concatenate([x.astype(np.int64) if whole else x for x in (given, true)])
+    labels = np.concatenate([x.astype(np.int64) if whole else x for x in (true, given)])
     found = np.unique(labels)
     if classes is not None:
         found, occur = _array("classes", classes), found.tolist()
         unknown = [label for label in occur if label not in found.tolist()]
         ok = not unknown and len(np.unique(found)) == len(found)
         allowed = "hold every class that occurs, each once"
-        cure = f"It lacks {unknown[:3]}. Rows of sample_weight 0 are left out." if unknown else ""
+        cure = f"It lacks {unknown[:3]}: add them, or leave such rows out." if unknown else ""
         require(ok, OWNER, "classes", allowed, found.tolist(), cure)
     elif whole and np.isin(found, (0, 1)).all():
         found = np.array([0, 1])

@@ -63,7 +63,7 @@ def test_tables(tmp_path, name):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
+        (["--metric", "f2_makro"], "Did you mean 'f2_macro'?"),
         (["--metric", "f1"], "classes of f1 must be two. Got 3 classes. Use f1_macro,"),
         (["--decision", "best"], "'best' is not one of 'argmax', 'tuned', 'expected'."),
         (["--seed", "-1"], "'--seed'"),

@@ -86,7 +86,9 @@ def test_predict_evaluate_and_report(blend, tmp_path):
     done("predict", blend, new, "--out", tmp_path / "scored.parquet")
     scored = pd.read_parquet(tmp_path / "scored.parquet")
     said = json.loads(done("evaluate", blend, new, "--json").out)
-    value = evalign.score("f1_macro", *(codes(scored[name]) for name in ("prediction", "label")))
+    value = evalign.score(
+        "f1_macro", y_true=codes(scored["label"]), y_pred=codes(scored["prediction"])
+    )
     assert said["methods"][0]["value"] == pytest.approx(float(value))
     assert said["methods"][2]["key"] == FinishedRun(blend).about["baseline"]
     assert "tried" not in said

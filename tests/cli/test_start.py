@@ -39,6 +39,7 @@ COMMANDS = [
     ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
     ("fit data.csv --target y --out run --test x.doc", 2, "file 'x.doc' does not exist."),
     ("fit data.csv --out run", 2, "Missing option '--target'"),
+    ("metrics", 0, "f1_macro 2 tp / (2 tp + fp + fn)"),
     ("report nosuchfolder", 2, "'nosuchfolder' does not exist."),
 ]
 
@@ -56,6 +57,7 @@ def test_quick(tmp_path):
     for (arguments, code, words), (found, said) in zip(COMMANDS, told, strict=True):
         assert found == code, arguments
         assert words in " ".join(said.split()), arguments
+        assert "<bool>" not in said
     assert not SLOW & set(loaded)
 
 

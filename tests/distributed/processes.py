@@ -10,14 +10,16 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+PRELOADED = ["evalign", "torch._dynamo", "transformers.trainer", "lightning.pytorch"]
 TIMEOUT = 60  # seconds; a hang is a failure, not a wait
 
 
 def run(function, size, *arguments, timeout=TIMEOUT):
     """Return the results of all ranks, or raise with the traceback of the first that failed."""
     context = mp.get_context("forkserver")
-    # Imported once, not per rank; DDP and optimisers import the compiler.
-    context.set_forkserver_preload(["evalign", "torch._dynamo", function.__module__])
+    # Imported once, not per rank, and by the first call for all; DDP and optimisers import the
+    # compiler.
+    context.set_forkserver_preload([*PRELOADED, function.__module__])
     results = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         meeting = os.path.join(folder, "meeting")

@@ -27,6 +27,7 @@ README = ROOT / "README.md"
 OWN_FILES = [README, ROOT / "docs" / "cli.md"]  # they speak of the reader's own files
 PAGES = [README, *sorted(ROOT.glob("docs/**/*.md"))]
 MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
+EXAMPLES = [x for x in PAGES + MODULES if re.search("```|>>>", x.read_text(encoding="utf-8"))]
 
 PROGRAMS = {"evalign": main, "evalign-study": study}
 DECIMAL = re.compile(r"-?\d+\.\d+")
@@ -67,8 +68,14 @@ def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
+def for_a_release(path):
+    """The gallery trains networks for its plots, half of the time that all pages take."""
+    marks = pytest.mark.slow if path.parent.name == "gallery" else ()
+    return pytest.param(path, marks=marks, id=name(path))
+
+
 # One test per file, because the blocks of a page build on each other.
-@pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
+@pytest.mark.parametrize("path", [for_a_release(path) for path in EXAMPLES])
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fitting, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
@@ -111,7 +118,7 @@ def test_readme_has_an_example():
 
 
 # The parser finds a Python block by the bare word, so a block spelt otherwise would not run.
-@pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
-def test_python_blocks_are_spelled_python(path):
-    text = path.read_text(encoding="utf-8")
-    assert re.findall(r"(?im)^[ \t]*(?:`{3,}|~{3,})(?!python$)[ \t{.]*py.*$", text) == []
+def test_python_blocks_are_spelled_python():
+    for path in PAGES + MODULES:
+        text = path.read_text(encoding="utf-8")
+        assert re.findall(r"(?im)^[ \t]*(?:`{3,}|~{3,})(?!python$)[ \t{.]*py.*$", text) == [], path

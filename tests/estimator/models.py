@@ -19,7 +19,7 @@ class SmallNetwork:
 
 def quick(metric="f1_macro", **arguments):
     """Make a classifier with a small network, few epochs and a high learning rate."""
-    quick = {"network": SmallNetwork(), "epochs": 5, "batch_size": 64, "learning_rate": 0.03}
+    quick = {"network": SmallNetwork(), "epochs": 3, "batch_size": 64, "learning_rate": 0.03}
     return AlignedClassifier(metric, **({"random_state": 0, "device": "cpu"} | quick | arguments))
 
 

@@ -20,7 +20,9 @@ def table():
 
 def rates(clf, X, y):
     return {
-        name: score(name, (clf.predict(X) == "yes").astype(int), (y == "yes").astype(int))
+        name: score(
+            name, y_true=(y == "yes").astype(int), y_pred=(clf.predict(X) == "yes").astype(int)
+        )
         for name in ("recall", "precision")
     }
 

@@ -60,13 +60,13 @@ def same(a, b):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_learns_three_classes(recipe):
-    clf = quick(recipe=recipe, epochs=20).fit(X, Y)
+    clf = quick(recipe=recipe, epochs=12).fit(X, Y)
     assert clf.score(*imbalanced(2000, classes=3, seed=1)) > 0.7
 
 
 @pytest.mark.parametrize(("name", "widths"), [("mlp", [512, 256, 128, 2]), ("linear", [2])])
 def test_a_network_by_its_name(name, widths):
-    clf = AlignedClassifier("f1", network=name, epochs=20, random_state=0, device="cpu")
+    clf = AlignedClassifier("f1", network=name, epochs=10, random_state=0, device="cpu")
     assert clf.fit(X2, Y2).score(X2, Y2) > 0.8
     assert [m.out_features for m in clf.network_ if isinstance(m, nn.Linear)] == widths
 

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.mark.parametrize(
-    ("network", "classes", "gaps"), [(SmallNetwork(), 2, False), ("auto", 3, True)]
+    ("network", "classes", "gaps"),
+    [pytest.param(SmallNetwork(), 2, False, marks=pytest.mark.slow), ("auto", 3, True)],
 )
 def test_onnx_agrees(network, classes, gaps, tmp_path):
     X, y = imbalanced(400, classes=classes)

@@ -235,7 +235,7 @@ def test_labels_that_all_rows_have_or_none(recipe):
 def test_weights_count():
     weight = np.where(Y[:, 2] == 1, 5.0, 1.0)
     clf, plain = (quick(epochs=2).fit(X, Y, each) for each in (weight, None))
-    found = evalign.score("f1_macro", clf.predict(X), Y, sample_weight=weight)
+    found = evalign.score("f1_macro", y_true=Y, y_pred=clf.predict(X), sample_weight=weight)
     assert clf.score(X, Y, weight) == pytest.approx(found)
     assert clf.predict_proba(X)[:, 2].mean() > 1.5 * plain.predict_proba(X)[:, 2].mean()
 
@@ -254,10 +254,15 @@ FORMS = {
 }
 
 
+@pytest.fixture(scope="module")
+def plain():
+    return quick(epochs=1).fit(X, Y)
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_forms_of_labels(form):
+def test_forms_of_labels(form, plain):
     clf = quick(epochs=1).fit(X, FORMS[form](Y))
-    assert same(clf, quick(epochs=1).fit(X, Y))
+    assert same(clf, plain)
     assert clf.classes_.tolist() == [0, 1, 2]
     named = form in ("pandas", "nullable", "polars")
     assert clf.rule_.classes == (LABELS if named else [0, 1, 2])

@@ -130,7 +130,7 @@ def test_hostile_logits(name, long, tiles_of):
     assert_agrees(by_fused, batch, 0.2, gradient=unique)
 
 
-@pytest.mark.parametrize(("rows", "classes"), [(2, 5), (1, 600), (1, 5000)])
+@pytest.mark.parametrize(("rows", "classes"), [(2, 5), (1, 600), (1, 4100)])
 def test_real_tiles(rows, classes):
     """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
     assert_agrees(by_fused, random_batch(rows, classes), 0.2)
@@ -306,7 +306,7 @@ def test_aligned(task, on_gpu):
 
 @pytest.mark.parametrize(("task", "name"), [(task, x) for task in TASKS for x in CLOSED[task]])
 def test_offsets_follow(task, name, on_gpu):
-    batches = [rows_of(task, seed=seed) for seed in range(3)]
+    batches = [rows_of(task, seed=seed) for seed in range(2)]
     assert_same(lambda: AlignedLoss(name), *batches, atol=tolerances.REFERENCE)
 
 

@@ -74,7 +74,7 @@ def adjustment(classes):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("temperature", [TEMPERATURES[0], 0.2, TEMPERATURES[-1]])
 def test_agrees(temperature, dtype):
     for rows, classes in [(0, 4), (1, 2), (7, 2), (64, 3), (33, 17), (5, 1000), (3000, 10)]:
         for scale in (0.1, 3.0):

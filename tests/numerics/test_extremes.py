@@ -235,3 +235,22 @@ def test_nan_logits_stay_visible(name, momentum):
     logits[2] = torch.nan
     for true in (target % 3, target % 2):  # with every class, and without one
         assert losses.MetricLoss(name, momentum=momentum)(logits, true).isnan()
+
+
+@pytest.mark.parametrize("margin", [14.0, 16.0, 20.0])
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("name", ["npv", "markedness"])
+def test_what_is_rejected_keeps_its_digits_in_float32(name, task, margin):
+    """Almost all mass is on one class, less than a millionth on the others."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(500, 3, generator=generator)
+    logits[:, 1] += margin
+    target = torch.randint(3, (500,), generator=generator)
+    if task != "multiclass":
+        target = torch.nn.functional.one_hot(target, 3).float()
+    if task == "binary":
+        logits, target = logits[:, 1], target[:, 1]
+    loss = losses.MetricLoss(name if task == "binary" else f"{name}_macro", task=task)
+    value = loss(logits, target)
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(loss(logits.double(), target).item(), abs=1e-6)

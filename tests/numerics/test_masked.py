@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from evalign import losses
+from evalign import checked, losses
 from tests import tolerances
 
 LOSSES = {
@@ -82,6 +82,20 @@ def test_a_row_without_weight(make, mistake):
     torch.testing.assert_close(value, expected, rtol=0, atol=tolerances.SAME)
     torch.testing.assert_close(gradient[keep], expected_gradient, rtol=0, atol=tolerances.SAME)
     assert (gradient[[0, 3]] == 0).all()
+
+
+@pytest.mark.parametrize("mistake", [-torch.inf, torch.nan])
+@pytest.mark.parametrize("make", [losses.DiceLoss, lambda: losses.MetricLoss("f1", task="binary")])
+def test_a_row_that_does_not_count_may_hold_anything_where_values_are_checked(make, mistake):
+    logits, target = torch.randn(6, 2, 4), torch.ones(6, 4, dtype=torch.int64)
+    weight = torch.ones(6)
+    logits[0], logits[3, :, 1] = mistake, mistake
+    weight[0], target[3, 1] = 0, -100
+    with checked():
+        assert make()(logits, target, sample_weight=weight).isfinite()
+        weight[0] = 1
+        with pytest.raises(ValueError, match=r"logits of .* must be finite"):
+            make()(logits, target, sample_weight=weight)
 
 
 @pytest.mark.parametrize("make", [*list(LOSSES.values())[:7], losses.DiceLoss])

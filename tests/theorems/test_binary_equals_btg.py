@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from evalign import MetricLoss, metrics
 from evalign.core import heaviside
+from tests.theorems import btg
 from tests.tolerances import SAME
 
-BTG = partial(heaviside.linear, delta=0.2)
+BTG = partial(btg.linear, delta=0.2)
 NAMES = ["f1", "f1_macro", "jaccard_weighted", "specificity", "matthews_corrcoef", "g_mean"]
 COST = metrics.ExpectedCost([[0, 1], [5, 0]])
 
@@ -42,10 +43,10 @@ def assert_same(actual, expected):
 def test_two_classes_are_btg_at_one_half(metric, seed):
     logits, target, weight = batch(seed)
     east = MetricLoss(metric, temperature=0.2)
-    btg = MetricLoss(metric, heaviside=BTG, threshold=0.5)
+    of_btg = MetricLoss(metric, heaviside=BTG, threshold=0.5)
     value, slope = value_and_gradient(east, logits, target, weight)
     difference = logits[:, 1] - logits[:, 0]
-    expected, single = value_and_gradient(btg, difference, target, weight)
+    expected, single = value_and_gradient(of_btg, difference, target, weight)
     assert value == pytest.approx(expected, abs=SAME)
     assert_same(slope, torch.stack([-single, single], 1))
     assert single.abs().max() > 1e-4  # there is something to compare

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from evalign import Confusion, metrics, theory
 from evalign.core import heaviside, membership
+from tests.theorems import btg
 from tests.tolerances import SAME, SECANT
 
 probabilities = st.floats(0, 1)
@@ -48,13 +49,13 @@ def steepest_secant(step, tau, share):
 
 @given(probabilities, probabilities, thresholds, deltas)
 def test_linear_step(a, b, tau, delta):
-    moved = distance(*(heaviside.linear(tensor(p), tau, delta=delta) for p in (a, b)))
+    moved = distance(*(btg.linear(tensor(p), tau, delta=delta) for p in (a, b)))
     assert within(moved, theory.linear_lipschitz(tau, delta=delta), abs(a - b))
 
 
 @given(thresholds, deltas)
 def test_constant_of_the_linear_step_is_attained(tau, delta):
-    slope = steepest_secant(lambda p, t: heaviside.linear(p, t, delta=delta), tau, 0.5)
+    slope = steepest_secant(lambda p, t: btg.linear(p, t, delta=delta), tau, 0.5)
     assert theory.linear_lipschitz(tau, delta=delta) == pytest.approx(slope, rel=SECANT)
 
 

@@ -94,7 +94,8 @@ def test_a_sample_is_nearly_as_good(classes):
     fitter = stream(DecisionFitter("f1_macro", max_rows=len(y) // 10), logits, y)
     rule, expected = fitter.compute(), fit_decision(logits, y, metric="f1_macro")
     assert rule.rows == len(y) // 10
-    scores = [evalign.score("f1_macro", one(fresh), truth) for one in (rule, expected)]
+    found = [one(fresh) for one in (rule, expected)]
+    scores = [evalign.score("f1_macro", y_true=truth, y_pred=labels) for labels in found]
     assert scores[0] == pytest.approx(scores[1], abs=0.01)
 
 

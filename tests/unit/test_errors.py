@@ -13,8 +13,9 @@ from evalign.core import heaviside
 LABELS = torch.tensor([0, 1, 2, 1])
 COLD = "0.4 is the softest step; small values approach a hard one."
 DECLARE = (
-    'If these are probabilities, say so: task="multiclass" for a row of class probabilities per '
-    'example, task="binary" or "multilabel" for one per label.'
+    "Leave out rows without a label by ignore_index. If these are probabilities, say so: "
+    'task="multiclass" for a row of class probabilities per example, task="binary" or '
+    '"multilabel" for one per label.'
 )
 NO_EXAMPLES = "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
 
@@ -111,14 +112,14 @@ FULL = {
     "label too large": (
         lambda: loss(logits(4, 3), torch.tensor([0, 1, 7, 2])),
         ValueError,
-        "target of MetricLoss must hold class indices below 3 (the size of logits' dimension 1). "
-        "Got 7. Number the classes from 0 to 2, or leave such rows out by ignore_index=7.",
+        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension "
+        "1). Got 7. Number the classes from 0 to 2, or leave such rows out by ignore_index=7.",
     ),
     "negative label": (
         lambda: loss(logits(4, 3), torch.tensor([0, -1, 1, 2])),
         ValueError,
-        "target of MetricLoss must hold class indices of at least 0. Got -1. Number the classes "
-        "from 0 to 2, or leave such rows out by ignore_index=-1.",
+        "target of MetricLoss must hold class indices from 0 to 2 (the size of logits' dimension "
+        "1). Got -1. Number the classes from 0 to 2, or leave such rows out by ignore_index=-1.",
     ),
     "classes in the last dimension": (
         lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
@@ -140,8 +141,7 @@ FULL = {
     "binary label 2": (
         lambda: loss(logits(4), LABELS, metric="f1"),
         ValueError,
-        "target of MetricLoss must hold 0 and 1 only. Got 2. Number the classes from 0 to 1, or "
-        "leave such rows out by ignore_index=2.",
+        f"target of MetricLoss must hold 0 and 1 only. Got 2. {DECLARE}",
     ),
     "undeclared probability of a label": (
         lambda: loss(logits(4, 3), torch.full((4, 3), 0.75)),
@@ -161,8 +161,7 @@ FULL = {
     "row of probabilities that sums to 1.5": (
         lambda: loss(logits(4, 3), torch.full((4, 3), 0.5), task="multiclass"),
         ValueError,
-        "target of MetricLoss must hold rows of class probabilities that sum to 1. Got a row "
-        "summing to 1.5.",
+        "target of MetricLoss must hold rows of class probabilities that sum to 1. Got 1.5.",
     ),
     # Weights.
     "negative weight": (
@@ -237,7 +236,7 @@ FULL = {
         lambda: MetricLoss("f1_marco"),
         ValueError,
         "metric of MetricLoss must be a name of metrics.names(). Got 'f1_marco'. Did you mean "
-        '"f1_macro"?',
+        "'f1_macro'?",
     ),
     "metric that returns a vector": (
         lambda: MetricLoss(lambda c: c.tp),
@@ -306,17 +305,27 @@ FULL = {
     "a class index that would fill the memory": (
         lambda: Confusion.from_predictions(torch.tensor([0, 10**12]), torch.tensor([0, 1])),
         ValueError,
-        "predictions of Confusion.from_predictions must hold class indices below 67108864 (as "
-        "num_classes is not given). Got 1000000000000.",
+        "num_classes of Confusion.from_predictions must be given where a class below the largest "
+        "label does not occur. Got labels up to 1000000000000, of which 3 occur. A label that is "
+        "not a class is left out by ignore_index=1000000000000.",
     ),
-    "a class index whose matrix would fill the memory": (
-        lambda: Confusion.from_predictions(
-            torch.tensor([0, 1]), torch.tensor([0, 10**5]), matrix=True
-        ),
+    "sparse logits": (
+        lambda: loss(logits(4, 3).to_sparse(), LABELS),
         ValueError,
-        "target of Confusion.from_predictions must hold class indices below 8192 (as num_classes "
-        "is not given). Got 100000. Number the classes from 0 to 8191, or leave such rows out by "
-        "ignore_index=100000.",
+        "logits of MetricLoss must be dense, and neither complex nor uint64. Got torch.float32 in "
+        "torch.sparse_coo.",
+    ),
+    "complex labels": (
+        lambda: loss(logits(4, 3), LABELS * 1j),
+        ValueError,
+        "target of MetricLoss must be dense, and neither complex nor uint64. Got torch.complex64 "
+        "in torch.strided.",
+    ),
+    "labels beyond int64": (
+        lambda: loss(logits(4, 3), LABELS.to(torch.uint64)),
+        ValueError,
+        "target of MetricLoss must be dense, and neither complex nor uint64. Got torch.uint64 "
+        "in torch.strided.",
     ),
     "float labels whose positives are ignored": (
         lambda: Confusion.from_logits(logits(4), torch.ones(4), ignore_index=1),
@@ -325,9 +334,9 @@ FULL = {
         "target, which holds them. Got 1. Mark what to leave out by another value, such as -100.",
     ),
     "probabilities in the place of true labels": (
-        lambda: Confusion.from_predictions(torch.ones(4, 3).bool(), torch.full((4, 3), 0.7)),
+        lambda: Confusion.from_predictions(torch.ones(4, 3).bool(), torch.full((4, 3), 0.75)),
         ValueError,
-        "target of Confusion.from_predictions must hold 0 and 1 only. Got other values. "
+        "target of Confusion.from_predictions must hold 0 and 1 only. Got 0.75. "
         "Pass labels, e.g. target > 0.5; predictions come first.",
     ),
     "five classes as a binary task": (
@@ -420,16 +429,6 @@ FULL = {
         ValueError,
         "logits of LogitAdjustedLoss must belong to mutually exclusive classes. Got a multilabel "
         "task.",
-    ),
-    "delta of the linear step": (
-        lambda: heaviside.linear(logits(4).sigmoid(), 0.5, delta=0.5),
-        ValueError,
-        "delta of linear must lie between 0 and 0.5. Got 0.5.",
-    ),
-    "k of the sigmoid step": (
-        lambda: heaviside.sigmoid(logits(4).sigmoid(), 0.5, k=0.0),
-        ValueError,
-        "k of sigmoid must be positive. Got 0.0.",
     ),
     # Confusion.
     "predictions of another shape": (
@@ -558,7 +557,7 @@ PARTS = {
     "prediction out of range": (
         lambda: Confusion.from_predictions(torch.tensor([0, 7]), LABELS[:2], num_classes=3),
         ValueError,
-        ["predictions of Confusion.from_predictions must", "below 3", "Got 7."],
+        ["predictions of Confusion.from_predictions must", "from 0 to 2", "Got 7."],
     ),
     "logits instead of multilabel predictions": (
         lambda: Confusion.from_predictions(logits(4, 3), torch.zeros(4, 3)),

@@ -13,8 +13,8 @@ MASKED = np.ma.masked_equal(np.where(np.arange(40) == 3, 9, Y), 9)
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: score("f1", Y, MASKED),
-        lambda: score("f1", Y, Y, sample_weight=MASKED),
+        lambda: score("f1", y_true=MASKED, y_pred=Y),
+        lambda: score("f1", y_true=Y, y_pred=Y, sample_weight=MASKED),
         lambda: Confusion.from_predictions(Y, MASKED),
         lambda: fit_decision(1.0 * Y, MASKED, metric="f1"),
         lambda: AlignedDecisionCV(GaussianNB(), "f1").fit(Y[:, None], MASKED),

@@ -56,7 +56,7 @@ def rows(classes, *, seed, size=60):
 
 
 def assert_score(name, given, true, expected, **settings):
-    value = evalign.score(name, given, true, **settings)
+    value = evalign.score(name, y_true=true, y_pred=given, **settings)
     assert type(value) is float
     assert value == pytest.approx(expected, abs=ROUNDING)
 
@@ -70,7 +70,7 @@ def test_every_name_is_compared():
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
 @pytest.mark.parametrize("name", SCIKIT_LEARNS)
 def test_several_classes(name):
-    for seed in range(3):
+    for seed in range(2):
         given, true, weight = rows(4, seed=seed)
         for kept in (true >= 0, true != 1, (true != 1) & (given != 1)):  # not true; nowhere
             a, b, w = given[kept], true[kept], weight[kept]
@@ -114,7 +114,9 @@ def test_only_the_ratios_of_weights_count(name, scale):
 
 
 def test_a_function_has_the_weights_as_they_came():
-    assert evalign.score(lambda c: c.tp.sum(), [0, 1], [0, 1], sample_weight=[2, 3]) == 5
+    assert (
+        evalign.score(lambda c: c.tp.sum(), y_true=[0, 1], y_pred=[0, 1], sample_weight=[2, 3]) == 5
+    )
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -172,12 +174,31 @@ def test_a_metric_that_goes_by_the_place_of_a_class():
         assert_score("cohen_kappa_linear", given, true, expected, classes=classes)
 
 
+@pytest.mark.parametrize("ignored", [-100, 1, 255])
+def test_ignored_rows_are_as_good_as_absent(ignored):
+    given, true, weight = rows(4, seed=5)
+    kept = true != 1
+    expected = sk.f1_score(true[kept], given[kept], average="macro", sample_weight=weight[kept])
+    true[~kept] = ignored
+    assert_score("f1_macro", given, true, expected, sample_weight=weight, ignore_index=ignored)
+    true, given = (np.random.default_rng(6).random((2, 30, 3)) < 0.4).astype(int)
+    table = [[reference.fbeta(sk.confusion_matrix(true[3:, k], given[3:, k])) for k in range(3)]]
+    true[:3] = ignored
+    if ignored != 1:  # a label of a multilabel row
+        assert_score("f1_macro", given, true, np.mean(table), ignore_index=ignored)
+
+
+def test_the_labels_are_passed_by_name_alone():
+    with pytest.raises(TypeError, match="positional"):
+        evalign.score("f1", [0, 1], [0, 1])
+
+
 WRONG = [
-    (torch.tensor([[0.1, 2.0], [1.5, 0.3]]), [1, 0], {}, "predictions of score must hold labels."),
-    ([[0.0, 1.0], [1.0, 0.0]], [1, 0], {}, "have the shape of target, (2,). Got (2, 2). If these"),
-    ([0, 1], [0.0, float("nan")], {}, "target of score must hold labels. Got nan. For scores, use"),
-    (["a", "b"], ["a", None], {}, "target of score must hold labels of one type. Got NoneType, s"),
-    (["0", "1"], [0, 1], {}, "predictions of score must hold labels of the type of target, intege"),
+    (torch.tensor([[0.1, 2.0], [1.5, 0.3]]), [1, 0], {}, "y_pred of score must hold labels."),
+    ([[0.0, 1.0], [1.0, 0.0]], [1, 0], {}, "have the shape of y_true, (2,). Got (2, 2). If these"),
+    ([0, 1], [0.0, float("nan")], {}, "y_true of score must hold labels. Got nan. For scores, use"),
+    (["a", "b"], ["a", None], {}, "y_true of score must hold labels of one type. Got NoneType, s"),
+    (["0", "1"], [0, 1], {}, "y_pred of score must hold labels of the type of y_true, integer"),
     ([], [], {}, "must have shape (N,), or (N, L) if multilabel, with at least one row. Got (0,)."),
     (np.zeros((2, 3, 3)), np.zeros((2, 3, 3)), {}, "Got (2, 3, 3). If every position has a label"),
     ([0, 1], [0, 1], {"sample_weight": [1, 1, 1]}, "sample_weight of score must have shape (2,)."),
@@ -186,14 +207,23 @@ WRONG = [
     (["a", "b"], ["a", "b"], {"pos_label": "c"}, "pos_label of score must be one of two classes, "),
     (["no"], ["no"], {"metric": "f1"}, "classes of score must name both classes where only one oc"),
     ([[0, 1]], [[0, 1]], {"classes": [0, 1]}, "classes of score must be None for a multilabel pro"),
-    ([[0, 2]], [[0, 1]], {}, "predictions of score must hold 0 and 1 only, as it has a column per"),
+    ([[0, 2]], [[0, 1]], {}, "y_pred of score must hold 0 and 1 only, as it has a column per"),
     ([0, 1, 2], [0, 1, 2], {"metric": "f1"}, "classes of f1 must be two. Got 3 classes. Use f1_m"),
+    ([0, 1], [0, -100], {}, "y_true of score must hold classes only. Got -100. Leave them out by"),
+    ([0, 1], np.array([0, 2**63], np.uint64), {}, "y_true of score must hold integers below 2**63"),
+    (
+        [0, 1],
+        [0, 1j],
+        {},
+        "y_true of score must hold integers below 2**63, bools or strings. Got",
+    ),
+    ([0, 1], torch.eye(2).to_sparse(), {}, "y_true of score must be dense, and neither complex n"),
     ([0], [0], {"metric": "f1_makro"}, "metric of score must be a name of metrics.names(). Got 'f"),
 ]
 
 
 @pytest.mark.parametrize(("predictions", "target", "more", "text"), WRONG)
 def test_error(predictions, target, more, text):
-    call = {"metric": "f1_macro", "predictions": predictions, "target": target} | more
+    call = {"metric": "f1_macro", "y_pred": predictions, "y_true": target} | more
     with pytest.raises((ValueError, TypeError), match=re.escape(text)):
         evalign.score(**call)

@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from evalign import __version__
 from evalign.cli import commands
+from evalign.cli.options import Help
 from evalign.core.errors import InputError
 from evalign.core.text import visible
 
@@ -21,7 +22,7 @@ app = typer.Typer(
 )
 BROKEN_PIPE = 141  # what shells make of SIGPIPE
 for name in ("demo", "fit", "predict", "evaluate", "decide", "compare", "report", "metrics"):
-    app.command()(getattr(commands, name))
+    app.command(add_help_option=False)(getattr(commands, name))
 
 
 def show_version(wanted: bool) -> None:
@@ -30,11 +31,12 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(add_help_option=False)
 def about(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, help="Show the version.")
+        bool, typer.Option("--version", metavar="", callback=show_version, help="Show the version.")
     ] = False,
+    show_help: Help = False,
 ) -> None:
     """Train classifiers on the metric you report."""
 

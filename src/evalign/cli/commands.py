@@ -34,21 +34,21 @@ def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
 def demo(**shared: Any) -> None:
     """Run a small comparison on built-in data, in less than a minute.
 
-    The data are scikit-learn's handwritten digits, made long-tailed: twenty times as many zeros as
-    nines.
+    The data are scikit-learn's handwritten digits, subsampled to a long tail: twenty times as many
+    zeros as nines.
     """
     _do("compare.show_demo", **locals())
 
 
 # Help that does not fit beside its option
 MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
-TIME = "Time for the whole command, such as 90s, 5m or 1h; slow models are left out."
+TIME = "Time limit of the whole command, such as 90s, 5m or 1h; slow models are skipped."
 RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
-VALIDATION = "Rows to choose the epoch and the decision rule on."
+VALIDATION = "Validation rows, to choose the epoch and the decision rule (default: folds of DATA)."
 TEST = "Test rows (default: a fifth of DATA, held out)."
-BASELINE = "Compare with the best single model, or with a cross-entropy network."
-NEW_RULE = "The rule (.json) to write; with --rule, the table."
-PAGE = "The page (.html) to write; by default the report in RUN."
+BASELINE = "Compare with the best single model or a cross-entropy network."
+NEW_RULE = "Rule to write (.json); with --rule, the labelled table to write."
+PAGE = "Page to write (default: RUN/report.html)."
 
 
 @sharing(goal, roles, reading, output)
@@ -60,7 +60,9 @@ def fit(
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
     quick: bool = opt.Flag("--quick", help="Preview: a sample of the rows, and quick models."),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),
-    seed: int = Option(0, min=0, max=2**31 - 1, help="Seed of the split and of training."),
+    seed: int = Option(
+        0, metavar="N", min=0, max=2**31 - 1, help="Seed of the split and of training."
+    ),
     epochs: opt.Epochs = None,
     validation: Path | None = opt.OldFile(None, help=VALIDATION, callback=table),
     test: Path | None = opt.OldFile(None, help=TEST, callback=table),
@@ -68,7 +70,7 @@ def fit(
     verbose: bool = opt.Flag("--verbose", help="Show how each column was read."),
     **shared: Any,
 ) -> None:
-    """Train the model that is best for the metric you report.
+    """Train the best model for the metric you report.
 
     Numbers are imputed and scaled, categories one-hot encoded, ids and constants left out. The run
     folder holds the model, its scores on test rows and a report. After a crash or Ctrl-C the same
@@ -103,9 +105,11 @@ def evaluate(run: opt.RunFolder, data: opt.Data, **shared: Any) -> None:
 def decide(
     data: opt.Data,
     out: Path = opt.NewFile(..., help=NEW_RULE, callback=writable(".json", *opt.SUFFIXES)),
-    rule: Path | None = opt.OldFile(None, help="A rule of `evalign decide` to label rows with."),
-    target: str | None = opt.Column(None, help="Column with the label."),
-    groups: str | None = opt.Column(None, help='Groups of a constraint such as "gap(recall)".'),
+    rule: Path | None = opt.OldFile(None, help="Rule of `evalign decide`, to label rows with."),
+    target: str | None = opt.Column(None, help="Label column."),
+    groups: str | None = opt.Column(
+        None, help='Group column of a constraint such as "gap(recall)".'
+    ),
     weight: opt.Weight = None,
     positive: opt.Positive = None,
     logits: bool = opt.Flag("--logits", help="The columns hold logits, not probabilities."),
@@ -115,8 +119,8 @@ def decide(
 
     DATA has the true label and a column for each class, named after the class or
     `probability_<class>`; for two classes, one column with the probability of the positive class is
-    enough. Use rows that the model was not trained on. The gain over the most probable class is
-    measured by cross-fitting. With --rule, a rule labels new rows.
+    enough. Use rows that the model was not trained on. The gain over argmax is measured by
+    cross-fitting. With --rule, the command labels new rows with a saved rule.
 
     Examples:
 
@@ -135,8 +139,10 @@ def compare(
     data: opt.Data,
     target: opt.Target,
     metric: opt.Metric = "f1_macro",
-    folds: int = Option(5, min=2, help="Number of folds of the cross-validation."),
-    seeds: int = Option(3, min=1, help="Repetitions of the cross-validation, each with new folds."),
+    folds: int = Option(5, metavar="N", min=2, help="Number of folds of the cross-validation."),
+    seeds: int = Option(
+        3, metavar="N", min=1, help="Repetitions of the cross-validation, each with new folds."
+    ),
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
@@ -155,7 +161,7 @@ def compare(
 
 @sharing(output)
 def metrics(**shared: Any) -> None:
-    """List the names of metrics, with what each measures."""
+    """List all metrics and what they measure."""
     _do("metrics.list_metrics", **locals())
 
 
@@ -165,5 +171,5 @@ def report(
     out: Path | None = opt.NewFile(None, help=PAGE, callback=writable(".html")),
     **shared: Any,
 ) -> None:
-    """Render the report of a run again: one HTML page that opens offline."""
+    """Render the report of a run again, as one HTML page that works offline."""
     _do("predict.render_report", **locals())

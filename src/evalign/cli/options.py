@@ -7,7 +7,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument, Context, Exit, Option
 
 from evalign.cli.errors import UsageError
 from evalign.cli.files import SUFFIXES, table, writable
@@ -51,34 +51,51 @@ def seconds(text: Any) -> float | None:
     return float(found[1]) * UNITS[found[2] or "s"]
 
 
+def show_help(context: Context, wanted: bool) -> None:
+    if wanted:
+        print(context.get_help())
+        raise Exit
+
+
 # Paths
-TABLE = "A table: .csv, .tsv (either may be .gz), .parquet or .xlsx."
+TABLE = "Table: .csv, .tsv (either may be .gz), .parquet or .xlsx."
 Data = Annotated[
     Path, Argument(metavar="DATA", help=TABLE, exists=True, dir_okay=False, callback=table)
 ]
 RunFolder = Annotated[
-    Path, Argument(metavar="RUN", help="The folder that `evalign fit` wrote.", exists=True)
+    Path, Argument(metavar="RUN", help="Run folder written by `evalign fit`.", exists=True)
 ]
-WRITTEN = "The table to write: .csv, .tsv (either may be .gz) or .parquet."
+WRITTEN = "Table to write: .csv, .tsv (either may be .gz) or .parquet."
 NewTable = Annotated[Path, NewFile(help=WRITTEN, callback=writable(*SUFFIXES))]
 
 # Options of several commands
-Target = Annotated[str, Column(help="Column with the label.")]
-Weight = Annotated[str | None, Column(help="Column with a weight per row.")]
-POSITIVE = "Positive class of two (default: the last in order)."
+Target = Annotated[str, Column(help="Label column.")]
+Weight = Annotated[str | None, Column(help="Column of sample weights.")]
+POSITIVE = "Positive class of a binary label (default: the last in sorted order)."
 Positive = Annotated[str | None, Option(metavar="LABEL", help=POSITIVE)]
-Metric = Annotated[str, Option(help="Metric to optimise; `evalign metrics` lists the names.")]
-Epochs = Annotated[int | None, Option(min=1, help="Maximum number of epochs of a network.")]
+Metric = Annotated[
+    str, Option(metavar="NAME", help="Metric to optimise; `evalign metrics` lists the names.")
+]
+Epochs = Annotated[
+    int | None, Option(metavar="N", min=1, help="Maximum number of epochs of a network.")
+]
 Json = Annotated[bool, Option("--json", metavar="", help="Print one JSON object, nothing else.")]
+# In place of typer's, which shows a type.
+SHOW_HELP = Option(
+    "--help", metavar="", is_eager=True, callback=show_help, help="Show this message and exit."
+)
+Help = Annotated[bool, SHOW_HELP]
 Quiet = Annotated[bool, Option("--quiet", metavar="", help="Print errors only.")]
 
 # Help that does not fit beside its option
-DECISION = "From probabilities to labels: tuned on held-out rows, expected without labels, argmax."
-CONSTRAINT = 'What predictions must satisfy, such as "recall >= 0.9" or "recall[yes] >= 0.9".'
+DECISION = (
+    "How to choose labels: tuned on held-out rows, expected (without labelled rows), or argmax."
+)
+CONSTRAINT = 'Constraint on the predictions, such as "recall >= 0.9" or "recall[yes] >= 0.9".'
 CONFIDENCE = "Probability that the constraint holds on new data, such as 0.95."
 SEP = "Separator of a CSV (default: a comma, or a tab in a .tsv)."
-MISSING = "Mark of a missing value, besides those that pandas knows. May be repeated."
-DATES = "Format of dates that are not ISO 8601, such as %d/%m/%Y."
+MISSING = "Additional marker of missing values, besides those of pandas. May be repeated."
+DATES = "Format of dates other than ISO 8601, such as %d/%m/%Y."
 
 
 def goal(
@@ -91,9 +108,9 @@ def goal(
 
 
 def roles(
-    group: str | None = Column(None, help="Rows with the same value in this column stay together."),
+    group: str | None = Column(None, help="Group column: rows that share a value stay together."),
     weight: Weight = None,
-    drop: list[str] | None = Column(None, help="Column not to learn from. May be repeated."),
+    drop: list[str] | None = Column(None, help="Column to ignore. May be repeated."),
     positive: Positive = None,
 ) -> None:
     """The roles of columns, besides the label."""
@@ -109,5 +126,5 @@ def reading(
     """How to read a file. `predict`, `evaluate` and `decide --rule` remember it."""
 
 
-def output(as_json: Json = False, quiet: Quiet = False) -> None:
+def output(as_json: Json = False, quiet: Quiet = False, show_help: Help = False) -> None:
     """What to print."""

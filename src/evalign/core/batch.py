@@ -1,41 +1,52 @@
 """Bring checked rows to one form, and take means over them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from evalign.core.checks import complaint
+from evalign.core.checks import require
 from evalign.core.numerics import safe_ratio, upcast
 from evalign.core.rows import GivenRows, Task, as_rows
 from evalign.core.values import signed
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A weighted mean as its two sums, so that the rows may come in parts."""
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Sums of rows, which may come in parts."""
+
+    def __add__(self, other: Any) -> Self:
+        mine, theirs = self._tensors(), other._tensors()
+        return replace(self, **{k: mine[k] + theirs[k] if k in theirs else None for k in mine})
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Apply a function to every tensor."""
+        return replace(self, **{name: function(value) for name, value in self._tensors().items()})
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors in the order of `map`."""
+        return list(self._tensors().values())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+@dataclass(frozen=True, eq=False)
+class Mean(Summed):
+    """A weighted mean as its two sums."""
 
     sum: Tensor
     mass: Tensor
-
-    def __add__(self, other: "Mean") -> "Mean":
-        return Mean(self.sum + other.sum, self.mass + other.mass)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Mean":
-        return Mean(function(self.sum), function(self.mass))
-
-    def tensors(self) -> list[Tensor]:
-        """In the order in which `map` takes them."""
-        return [self.sum, self.mass]
 
     def value(self) -> Tensor:
         return safe_ratio(self.sum, self.mass)
 
 
-Sums = tuple[Any, ...]  # of `Mean`s and `Confusion`s: with +, map and tensors
+Sums = tuple[Any, ...]  # of `Mean`s and `Confusion`s
 
 
 @dataclass(frozen=True)
@@ -48,10 +59,9 @@ class Batch:
     | multiclass | (R, C) | (R,) indices or (R, C) probabilities  | (R,)   |
     | multilabel | (R, L) | (R, L) probability of each label      | (R, L) |
 
-    Logits, weights and probabilities are float32 or float64. `given` holds the logits of a
-    multiclass problem in their original precision: a kernel does not need a wider copy. The rows of
-    an image follow each other; without further dimensions each row is an image. `pixels` is that of
-    `GivenRows`.
+    Logits, weights and probabilities are float32 or float64; `given` holds those of a multiclass
+    problem in their original precision. The rows of an image follow each other; without further
+    dimensions each row is an image. `pixels` is that of `GivenRows`.
     """
 
     task: Task
@@ -89,14 +99,10 @@ class Batch:
         empty = weight == 0
         logits = logits.masked_fill(empty.unsqueeze(-1) if task == "multiclass" else empty, 0)
         width = () if task == "binary" else logits.shape[-1:]
-        return cls(
-            task,
-            logits.reshape(-1, *width),
-            target.reshape(-1, *(() if rows.indices else width)),
-            weight.reshape(-1, *(width if task == "multilabel" else ())),
-            len(logits),
-            rows.pixels,
-        )
+        target = target.reshape(-1, *(() if rows.indices else width))
+        weight = weight.reshape(-1, *(width if task == "multilabel" else ()))
+        given = logits.reshape(-1, *width)
+        return cls(task, given, target, weight, len(logits), rows.pixels)
 
     @property
     def logits(self) -> Tensor:
@@ -110,25 +116,24 @@ class Batch:
         """Turn two classes into one logit z1 − z0: its sigmoid is the softmax of the pair."""
         if self.task == "binary":
             return self
-        if self.task == "multilabel" or self.num_classes != 2:
-            got = f"{self.num_classes} {'classes' if self.task == 'multiclass' else 'labels'}"
-            cure = "Reduce the problem to one class against the rest."
-            raise ValueError(complaint(owner, "logits", "hold a binary problem", got, cure))
-        target = self.target[:, 1] if self.target.ndim == 2 else self.target.to(self.logits.dtype)
-        return replace(
-            self, task="binary", given=self.logits[:, 1] - self.logits[:, 0], target=target
-        )
+        got = f"{self.num_classes} {'classes' if self.task == 'multiclass' else 'labels'}"
+        cure = "Reduce the problem to one class against the rest."
+        require(got == "2 classes", owner, "logits", "hold a binary problem", got, cure)
+        z = self.logits
+        target = self.target[:, 1] if self.target.ndim == 2 else self.target.to(z.dtype)
+        return replace(self, task="binary", given=z[:, 1] - z[:, 0], target=target)
 
     def per_class(self) -> tuple[Tensor, Tensor, Tensor]:
         """Logits, target and weight of each class; a binary problem is its positive class.
 
         All are (rows, classes), but for the weight of exclusive classes, which is (rows, 1).
         """
+        z, y, weight = self.logits, self.target, self.weight
+        if self.task == "multilabel":
+            return z, y, weight
         if self.task == "multiclass":
-            return self.logits, self.target_probabilities(), self.weight.unsqueeze(1)
-        if self.task == "binary":
-            return self.logits.unsqueeze(1), self.target.unsqueeze(1), self.weight.unsqueeze(1)
-        return self.logits, self.target, self.weight
+            return z, self.target_probabilities(), weight.unsqueeze(1)
+        return z.unsqueeze(1), y.unsqueeze(1), weight.unsqueeze(1)
 
     def probabilities(self) -> Tensor:
         """Softmax of classes or sigmoid of labels, in the shape of the logits."""
@@ -161,12 +166,12 @@ class Batch:
         share = self.weight.unsqueeze(-1)
         if self.task == "multiclass" and self.target.ndim == 1:
             x = x.gather(1, self.target.unsqueeze(1))
-            share = share if factor is None else share * factor[self.target].unsqueeze(1)
+            factor = None if factor is None else factor[self.target].unsqueeze(1)
         else:
             share = share * self.target_probabilities()
-            if factor is not None:
-                labels = self.task == "multilabel" and factor.ndim == 1
-                share = share * (factor.unsqueeze(-1) if labels else factor)
+            if factor is not None and self.task == "multilabel" and factor.ndim == 1:
+                factor = factor.unsqueeze(-1)
+        share = share if factor is None else share * factor
         loss_of_class = loss(x.masked_fill((share == 0) & x.isinf(), 0))
         return Mean((share * loss_of_class).sum(), self.weight.sum())
 

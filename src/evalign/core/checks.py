@@ -16,10 +16,8 @@ def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = 
 
 def traced() -> bool:
     """Whether `torch.compile` or `torch.func` traces this call, so that tensors are stand-ins."""
-    if torch.compiler.is_compiling():
-        return True
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
-    return functorch.peek_interpreter_stack() is not None
+    return torch.compiler.is_compiling() or functorch.peek_interpreter_stack() is not None
 
 
 _everywhere = ContextVar("checked", default=False)
@@ -27,15 +25,7 @@ _everywhere = ContextVar("checked", default=False)
 
 @contextmanager
 def checked() -> Iterator[None]:
-    """Check values also where reading them synchronises the device, and that logits are finite.
-
-    Examples:
-        >>> from evalign import MetricLoss
-        >>> with checked():
-        ...     MetricLoss("f1")(torch.tensor([torch.nan]), torch.tensor([1]))
-        Traceback (most recent call last):
-        ValueError: logits of MetricLoss must be finite. Got nan. The network has diverged ...
-    """
+    """Check values also where reading them synchronises the device, and that logits are finite."""
     before = _everywhere.set(True)
     try:
         yield
@@ -78,8 +68,7 @@ def check_temperature(owner: str, temperature: float | Tensor) -> None:
     if isinstance(temperature, Tensor) and not values_readable(temperature):
         return
     value = numbers(temperature)
-    # float32 holds 0.4 as 0.400000006
-    ok = value.numel() == 1 and 0 < value.item() <= 0.4 + 1e-7
+    ok = value.numel() == 1 and 0 < value.item() <= 0.4 + 1e-7  # float32 holds 0.4 as 0.400000006
     got = f"{value.item():g}" if value.numel() == 1 else repr(temperature)
     cure = "0.4 is the softest step; small values approach a hard one."
     require(ok, owner, "temperature", "lie in (0, 0.4]", got, cure)

@@ -1,36 +1,37 @@
 """The confusion matrix, soft or hard, stored as the sums that metrics need."""
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from evalign.core import membership
-from evalign.core.batch import Batch, as_batch
+from evalign.core.batch import Batch, Summed, as_batch
 from evalign.core.checks import checked, complaint, refuse_masked, require, thresholds_tensor
+from evalign.core.class_report import ClassReport
 from evalign.core.numerics import full_precision, sum_dtype
-from evalign.core.rows import Task, check_task, check_types, per_row
-from evalign.core.values import check_indices, check_weights, signed, weight_tensor
-
-MOST_COUNTS = 2**26  # half a gigabyte of counts: more must be asked for by num_classes
+from evalign.core.rows import Task, check_task, per_row
+from evalign.core.values import (
+    check_indices,
+    check_weights,
+    label_tensor,
+    refuse,
+    weight_tensor,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Confusion:
+class Confusion(Summed):
     """True positives, predicted and actual mass of each class, and the total: sums, not means.
 
     All are float64, because metrics subtract nearly equal sums.
 
     A binary problem has two classes, the negative one first. In a multilabel problem every label
     is a binary problem of its own: the vectors hold its positive class, and `total` has an entry
-    per label. The d × d matrix (rows true) is kept only when asked for: without it a Confusion of
-    100,000 classes is three vectors.
-
-    A soft Confusion of exclusive classes also holds its number of rows of positive weight, which
-    tells the mass of one row. A hard one does not need it.
+    per label. The d × d matrix (rows true) is kept only when asked for. A soft Confusion of
+    exclusive classes also holds its number of rows of positive weight.
 
     Examples:
         >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
@@ -52,11 +53,11 @@ class Confusion:
 
     @property
     def fn(self) -> Tensor:
-        return self.fp.flip(-1) if self._two else self.actual - self.tp
+        return self.fp.flip(-1) if self.two else self.actual - self.tp
 
     @property
     def tn(self) -> Tensor:
-        return self.tp.flip(-1) if self._two else self.negatives - self.fp
+        return self.tp.flip(-1) if self.two else self.negatives - self.fp
 
     @property
     def negatives(self) -> Tensor:
@@ -67,21 +68,20 @@ class Confusion:
     def rejected(self) -> Tensor:
         """The mass predicted as another class, fn + tn.
 
-        For exclusive classes it is a difference of predictions, not total − predicted. It has to be
-        exactly 0 if all rows are predicted as one class, and those two sums differ by rounding.
+        Of exclusive classes the total is that of the predictions: it differs by rounding.
         """
-        if self._two:
+        if self.two:
             return self.predicted.flip(-1)
-        total = self.total if self.multilabel else self.predicted.sum()
-        return total - self.predicted
+        return (self.total if self.multilabel else self.predicted.sum()) - self.predicted
 
     @property
-    def _two(self) -> bool:
-        """Whether there are exactly two exclusive classes.
+    def size(self) -> str:
+        """How many classes or labels, in words."""
+        return f"{self.num_classes} {'labels' if self.multilabel else 'classes'}"
 
-        The sums of the other class then keep digits that a difference of sums loses: a float32
-        membership near 1 says little about its complement.
-        """
+    @property
+    def two(self) -> bool:
+        """Whether there are two exclusive classes: sums of the other keep a complement's digits."""
         return not self.multilabel and self.tp.shape[-1] == 2
 
     @property
@@ -98,14 +98,10 @@ class Confusion:
         return self.tp.shape[0]
 
     def __add__(self, other: "Confusion") -> "Confusion":
-        sides = [(c.num_classes, "labels" if c.multilabel else "classes") for c in (self, other)]
-        if sides[0] != sides[1]:
-            got = " and ".join(f"{number} {kind}" for number, kind in sides)
-            cure = "Pass num_classes and task where they are made."
-            raise ValueError(complaint("Confusion", "both sides of +", "agree", got, cure))
-        mine, theirs = self._tensors(), other._tensors()
-        sums = {name: mine[name] + theirs[name] for name in mine if name in theirs}
-        return replace(self, **({"full": None, "rows": None} | sums))
+        cure = "Pass num_classes and task where they are made."
+        got = f"{self.size} and {other.size}"
+        require(self.size == other.size, "Confusion", "both sides of +", "agree", got, cure)
+        return super().__add__(other)
 
     def __radd__(self, other: int) -> "Confusion":
         """Make `sum` work, which starts with 0."""
@@ -122,18 +118,6 @@ class Confusion:
 
     def detach(self) -> "Confusion":
         return self.map(Tensor.detach)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Confusion":
-        """Apply a function to every tensor."""
-        return replace(self, **{name: function(value) for name, value in self._tensors().items()})
-
-    def tensors(self) -> list[Tensor]:
-        """The tensors in the order of `map`."""
-        return list(self._tensors().values())
-
-    def _tensors(self) -> dict[str, Tensor]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     @classmethod
     def from_logits(
@@ -159,7 +143,6 @@ class Confusion:
             [1.0, 0.0, 0.0]
         """
         owner = "Confusion.from_logits"
-        check_types(owner, logits, target, sample_weight)
         membership.check_step(owner, heaviside, temperature)
         if threshold is not None:
             threshold = thresholds_tensor(owner, "threshold", threshold)
@@ -189,21 +172,18 @@ class Confusion:
         if batch.task == "binary":
             soft = torch.stack([1 - soft, soft], -1)
         soft = batch.weight.unsqueeze(1) * soft
-        full = None
         if batch.task == "multiclass" and batch.target.ndim == 1:
             of_target = soft.gather(1, batch.target.unsqueeze(1)).squeeze(1)
             tp = _sum_by_class(of_target, batch)
             actual = _sum_by_class(batch.weight, batch)
-            if matrix:
-                full = _sum_by_class(soft, batch)
+            full = _sum_by_class(soft, batch) if matrix else None
         else:
             target = batch.target_probabilities()
             tp = (target * soft).sum(0, dtype=dtype)
             actual = (target * batch.weight.unsqueeze(1)).sum(0, dtype=dtype)
-            if matrix:
-                full = target.T.to(dtype) @ soft.to(dtype)
+            full = target.T.to(dtype) @ soft.to(dtype) if matrix else None
         # The total is the sum of `actual`, so that a batch of one class has exactly 0 negatives.
-        predicted, rows = soft.sum(0, dtype=dtype), count_rows(batch.weight)
+        predicted, rows = soft.sum(0, dtype=dtype), (batch.weight > 0).sum(dtype=dtype)
         return cls(tp, predicted, actual, actual.sum(), full, rows=rows)
 
     @classmethod
@@ -232,15 +212,17 @@ class Confusion:
     ) -> "Confusion":
         """The hard confusion of predicted labels, as exact counts in float64.
 
-        Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
-        one, at least 2; always 2 with `task="binary"`); bool or float 0/1 of shape (N, L, ...) are
-        multilabel, and so are integers 0/1 with `task="multilabel"`.
+        Integer labels of one shape are classes; bool or float 0/1 of shape (N, L, ...) are
+        multilabel, and so are integers 0/1 with `task="multilabel"`. True labels equal to
+        `ignore_index` are left out. Without `num_classes` every class up to the largest has to
+        occur (or there are 2), so that a mark for "no label", such as 255, is no class.
         """
         owner = "Confusion.from_predictions"
-        refuse_masked(owner, "predictions", predictions)
-        refuse_masked(owner, "target", target)
         check_task(owner, task)
-        predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
+        predictions, target = [
+            label_tensor(owner, name, given)
+            for name, given in {"predictions": predictions, "target": target}.items()
+        ]
         same, got = predictions.shape == target.shape, tuple(predictions.shape)
         allowed = f"have the shape of target, {tuple(target.shape)}"
         require(same, owner, "predictions", allowed, got, "Pass labels, e.g. logits.argmax(1).")
@@ -253,37 +235,46 @@ class Confusion:
             with checked():
                 scores = predictions.to(dtype), target.to(dtype)
                 batch = as_batch(owner, *scores, task="multilabel", **rows)
-            for name, labels in {"predictions": batch.logits, "target": batch.target}.items():
-                hard = bool(((labels == 0) | (labels == 1)).all())
+            for name, values in {"predictions": batch.logits, "target": batch.target}.items():
                 cure = f"Pass labels, e.g. {name} > 0.5; predictions come first."
-                require(hard, owner, name, "hold 0 and 1 only", "other values", cure)
+                wrong = (values != 0) & (values != 1)
+                refuse(wrong, values, owner, name, "hold 0 and 1 only", cure)
             return cls.from_membership(batch, batch.logits)
 
+        if task == "binary":
+            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
+            num_classes = 2
         weight = (target != ignore_index).to(dtype)
         if sample_weight is not None:
             check_weights(owner, sample_weight)
             weight = weight * per_row(owner, "sample_weight", sample_weight, target.shape)
-        weight = weight.flatten()
-        if task == "binary":
-            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
-            num_classes = 2
-        true, predicted, size = _as_indices(target, predictions, num_classes, ignore_index, matrix)
-        zeros, full = weight.new_zeros(size), None
-        actual = zeros.index_add(0, true, weight)
+        predicted, true, size = _as_indices(predictions, target, num_classes, ignore_index)
+        weight, zeros = weight.flatten(), weight.new_zeros(size)
+        tp = zeros.index_add(0, true, weight * (predicted == true))
+        actual, full = zeros.index_add(0, true, weight), None
         if matrix:
             cells = weight.new_zeros(size**2).index_add(0, true * size + predicted, weight)
             full = cells.view(size, size)
-        return cls(
-            tp=zeros.index_add(0, true, weight * (predicted == true)),
-            predicted=zeros.index_add(0, predicted, weight),
-            actual=actual,
-            total=actual.sum(),
-            full=full,
-        )
+        return cls(tp, zeros.index_add(0, predicted, weight), actual, actual.sum(), full)
+
+    def report(self, classes: Sequence[object] | None = None) -> ClassReport:
+        """Precision, recall, F1 and counts of each class, by their names in order, as a table.
+
+        Examples:
+            >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+            >>> print(c.report(["ham", "spam"]))
+            class   precision      recall          f1     correct   predicted        true
+            ham         1.000       0.500       0.667           1           1           2
+            spam        0.500       1.000       0.667           1           2           1
+        """
+        return ClassReport.of(self, classes)
+
+    def __str__(self) -> str:
+        return str(self.report())
 
 
 def _as_indices(
-    target: Tensor, predictions: Tensor, num_classes: int | None, ignore_index: int, matrix: bool
+    predictions: Tensor, target: Tensor, num_classes: int | None, ignore_index: int
 ) -> tuple[Tensor, Tensor, int]:
     """Flat class indices, 0 where ignored, and the number of classes: by default, those seen."""
     owner, ignored = "Confusion.from_predictions", target == ignore_index
@@ -293,19 +284,17 @@ def _as_indices(
             cure = "Pass labels, e.g. logits.argmax(1) or target.long()."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         flat[name] = labels.long().masked_fill(ignored, 0).flatten()
-    source = "num_classes"
     if num_classes is None:
-        source = "as num_classes is not given"
-        largest = max([1, *(int(labels.amax()) for labels in flat.values() if labels.numel())])
-        num_classes = min(largest + 1, math.isqrt(MOST_COUNTS) if matrix else MOST_COUNTS)
+        seen = torch.cat([flat["target"], flat["predictions"]]).unique()
+        seen = seen[seen >= 0]
+        num_classes = max([2, *(seen[-1:] + 1).tolist()])
+        got = f"labels up to {num_classes - 1}, of which {len(seen)} occur"
+        allowed = "be given where a class below the largest label does not occur"
+        cure = f"A label that is not a class is left out by ignore_index={num_classes - 1}."
+        require(num_classes in (2, len(seen)), owner, "num_classes", allowed, got, cure)
     for name, labels in flat.items():
-        check_indices(owner, name, labels, num_classes, source)
-    return flat["target"], flat["predictions"], num_classes
-
-
-def count_rows(weight: Tensor) -> Tensor:
-    """The number of rows of positive weight, in the dtype of the sums."""
-    return (weight > 0).sum(dtype=sum_dtype(weight))
+        check_indices(owner, name, labels, num_classes, "num_classes")
+    return flat["predictions"], flat["target"], num_classes
 
 
 def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:

@@ -50,22 +50,19 @@ class PredictedRate(ClassMetric):
 
 
 # They bound a rule but are not goals: each is smallest for a rule that predicts no row, or all.
-RATES = {
-    **with_averages(FalsePositiveRate),
-    **with_averages(FalseNegativeRate),
-    **with_averages(PredictedRate),
-}
+RATES = (
+    with_averages(FalsePositiveRate)
+    | with_averages(FalseNegativeRate)
+    | with_averages(PredictedRate)
+)
 OF_TRUE_ROWS = ("recall", "fnr", "specificity", "fpr")  # whose rows the labels do not choose
 
 
 @dataclass(frozen=True)
 class OfClass(Metric):
-    """The score of one class against the rest.
+    """The score of one class against the rest: of class 1 of two if the index is None.
 
-    Args:
-        metric: gives the scores of all classes (`average=None`).
-        index: the class, or the label of a multilabel problem; None for class 1 of two.
-        owner: the name that errors give as the owner of the constraint.
+    The metric gives the scores of all classes (`average=None`). Errors name the `owner`.
     """
 
     metric: ClassMetric
@@ -81,13 +78,11 @@ class OfClass(Metric):
 
     def __call__(self, c: Confusion) -> Tensor:
         index, stem, last = self.index, self.metric.stem, c.num_classes - 1
-        kind = "labels" if c.multilabel else "classes"
         if index is None:
-            index, binary = 1, c.num_classes == 2 and not c.multilabel
-            allowed = f"say which of the {c.num_classes} {kind} it is about"
+            index, allowed = 1, f"say which of the {c.size} it is about"
             cure = f'Use "{stem}_macro" for their mean, or "{stem}[{last}]" for one of them.'
-            require(binary, self.owner, "constraint", allowed, f'"{stem}"', cure)
-        allowed = f"be about one of the {kind} 0 to {last}"
+            require(c.two, self.owner, "constraint", allowed, f'"{stem}"', cure)
+        allowed = f"be about one of the {c.size} from 0 to {last}"
         require(index <= last, self.owner, "constraint", allowed, f'"{self.name}"')
         return self.metric.score(c)[index]
 
@@ -98,15 +93,10 @@ class Infeasible(ValueError):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A metric, or its gap between groups of rows, and its bound.
+    """A metric, or its gap between groups of rows, and its bound, which is allowed.
 
-    Args:
-        text: the constraint, as it was given.
-        metric: what is bounded, one number; of a gap, NaN where it is 0/0.
-        at_least: whether the bound is the least allowed value, and not the greatest.
-        bound: the bound itself, which is allowed.
-        gap: whether the difference between groups is bounded, and not the metric itself.
-        owner: the name that errors give as the owner of the constraint.
+    The text is as it was given. The metric of a gap is NaN where it is 0/0. Errors name the
+    `owner`.
     """
 
     text: str
@@ -127,13 +117,10 @@ class Constraint:
         return self.text.rpartition("=")[0][:-1].strip()
 
     def value(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
-        """What is bounded.
+        """What is bounded; a gap is the largest value of the groups minus the smallest.
 
-        Args:
-            c: the confusion of all rows.
-            groups: the confusion of each group; the gap is their largest value minus the smallest.
-                A group whose metric is 0/0, such as recall without a row of the class, is left
-                out. Without any group the gap is 0.
+        A group whose metric is 0/0, such as recall without a row of the class, is left out. Without
+        any group the gap is 0.
         """
         if not self.gap:
             return self.metric(c)
@@ -166,12 +153,8 @@ def parse(
 
     "gap(recall) <= 0.05" bounds the difference between the largest and the smallest recall of
     groups of rows (equal opportunity); with "gap(fpr) <= 0.05", these are equal odds. A class
-    stands inside: "gap(recall[cat])".
-
-    Args:
-        text: the constraints.
-        classes: the names of the classes, in the order of their indices.
-        owner: the name that errors give as the owner of the constraint.
+    stands inside: "gap(recall[cat])". `classes` are the names in the order of the indices; errors
+    name the `owner`.
 
     Examples:
         >>> for c in parse("recall[cat, wild] >= 0.9, fpr <= 0.1", ["dog", "cat, wild"]):
@@ -250,17 +233,14 @@ def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
     for name in (inner, inner.strip()):
         if names is not None and name in names:
             return names.index(name)
-    position = int(inner) if re.fullmatch(r"\s*[0-9]{1,9}\s*", inner) else None
-    if names is None:
-        allowed, cure = "name a class by its index from 0", "Or pass classes=, the names in order."
-    else:
-        numeric = any(re.fullmatch(r"-?\d+\.?\d*", name) for name in names)
-        if numeric or (position is not None and position >= len(names)):
-            position = None
+    allowed, cure = "name a class by its index from 0", "Or pass classes=, the names in order."
+    by_index, most = re.fullmatch(r"\s*[0-9]{1,9}\s*", inner) is not None, math.inf
+    if names is not None:
         allowed, cure = f"name one of the classes {listed(names)}", nearest(inner, names)
-    if position is None:
-        raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))
-    return position
+        most = 0 if any(re.fullmatch(r"-?\d+\.?\d*", name) for name in names) else len(names)
+    ok = by_index and int(inner) < most
+    require(ok, owner, "constraint", allowed, repr(inner), cure)
+    return int(inner)
 
 
 def undefined_without_rows(metric: Metric) -> Metric:

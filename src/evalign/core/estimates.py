@@ -34,8 +34,7 @@ def estimate(
 
     For n = folds · repetitions values with sample variance s², the variance of the mean is
     (1/n + n_test/n_train) · s², where n_test/n_train = 1/(folds - 1). The test is Student's t with
-    n - 1 degrees of freedom. The naive s²/n ignores that training sets overlap, and finds
-    significant differences everywhere. If all values are equal, p is 1.
+    n - 1 degrees of freedom. If all values are equal, p is 1.
 
     Within bounds, the interval is symmetric on the scale of the logit, log((m - a)/(b - m)), where
     by the delta method the error is (b - a)/((m - a)(b - m)) times that of the mean m.

@@ -1,6 +1,7 @@
 """Warnings about input that is valid but ambiguous, and how to write each meaning.
 
-The task follows from shapes and dtypes alone, so none of this is an error.
+The task follows from shapes and dtypes alone, so none of this is an error. Only logits that are
+probabilities are: see `rows`.
 """
 
 import sys
@@ -9,20 +10,16 @@ import warnings
 import torch
 from torch import Tensor
 
-LIKE_ONE = 2e-2  # largest deviation of a row of probabilities from a sum of 1, in half precision
+LIKE_ONE = 1e-3  # largest deviation of a row of probabilities from a sum of 1
 ENOUGH_ROWS = 20  # fewer rows may have one label each by chance
 
 
 def warn(text: str, kind: type[Warning] = UserWarning) -> None:
     """Warn at the line that called evalign, past the frames of evalign and torch."""
     level, frame = 2, sys._getframe(1)
-    while frame is not None and _inside(frame.f_globals.get("__name__", "")):
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in ("evalign", "torch"):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, kind, stacklevel=level)
-
-
-def _inside(module: str) -> bool:
-    return module.partition(".")[0] in ("evalign", "torch")
 
 
 def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -50,20 +47,11 @@ def warn_of_one_hot(
     ones = (target == 1).sum(1)
     many = ones.numel() >= ENOUGH_ROWS
     if many and bool((ones == 1).all()) and bool(((target == 0) | (target == 1)).all()):
-        text = (
+        warn(
             f"Every row of the {name} of {owner} holds exactly one 1, like one-hot classes, "
             f"but is read as multilabel, by its shape. Pass {name}.argmax(1) if these are "
-            f"classes{else_pass}."
-        )
-        warn(text, kind)
-
-
-def warn_of_probabilities(owner: str, logits: Tensor) -> None:
-    """Warn about rows (N, C, ...) that are positive and sum to 1."""
-    if rows_of_probabilities(logits.detach().movedim(1, -1).flatten(0, -2)):
-        warn(
-            f"The logits of {owner} look like probabilities: every row is positive and sums to 1. "
-            "Pass what the network returns before its softmax, or logits = probabilities.log()."
+            f"classes{else_pass}.",
+            kind,
         )
 
 
@@ -72,4 +60,5 @@ def rows_of_probabilities(values: Tensor) -> bool:
     if not values.numel() or values.amin() < 0:
         return False
     sums = values.sum(1, dtype=torch.promote_types(values.dtype, torch.float32))
-    return bool(((sums - 1).abs() < LIKE_ONE).all()) and not bool((values == values[:1]).all())
+    off = max(LIKE_ONE, torch.finfo(values.dtype).eps)
+    return bool(((sums - 1).abs() < off).all()) and not bool((values == values[:1]).all())

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evalign.core.batch import Batch
 from evalign.core.checks import check_temperature, require
-from evalign.core.heaviside import sigmoid, tempered
+from evalign.core.heaviside import tempered
 from evalign.core.numerics import beside, upcast
 
 Step = Callable[[Tensor, Tensor], Tensor]
@@ -28,10 +28,7 @@ def binary(
     temperature: float | Tensor = 0.2,
     heaviside: Heaviside = "linear",
 ) -> Tensor:
-    """Membership in the positive class, H(σ(z), τ) (BtG eq. 6), or in each label of (R, L).
-
-    There is one threshold, or one per label.
-    """
+    """Membership in the positive class, H(σ(z), τ) (BtG eq. 6), or in each label of (R, L)."""
     p = upcast(logits).sigmoid()
     return step(heaviside, temperature)(p, beside(threshold, p))
 
@@ -43,10 +40,6 @@ def multiclass(
 
     τ is the mean of the two largest probabilities, so H exceeds ½ for the argmax alone. It is a
     function of the logits, and its gradient flows.
-
-    Examples:
-        >>> multiclass(torch.tensor([[2.0, 1.0, 0.0]]), temperature=1e-6).round()
-        tensor([[1., 0., 0.]])
     """
     p = upcast(logits).softmax(-1)
     tau = p.topk(2, dim=-1).values.mean(-1, keepdim=True)
@@ -102,6 +95,6 @@ def step(heaviside: Heaviside, temperature: float | Tensor) -> Step:
     def logistic(p: Tensor, tau: Tensor) -> Tensor:
         # A sigmoid sharper than the rounding of p is a step already, and k must not overflow.
         t = beside(temperature, p).clamp(min=torch.finfo(p.dtype).eps)
-        return sigmoid(p, tau, k=2 / t)
+        return torch.sigmoid(2 / t * (p - tau))
 
     return logistic

@@ -14,15 +14,10 @@ Weights = TypeVar("Weights", Tensor, np.ndarray[Any, Any])
 
 
 def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Tensor:
-    """numerator / denominator, and `fill` where the denominator is not positive.
+    """numerator / denominator, and `fill` where the denominator is below `ZERO`.
 
-    The denominator is replaced before the division: selecting only afterwards would leave the
-    0/0 in the graph, and its gradient is NaN. A denominator below `ZERO` counts as zero, because
-    its slope overflows there. NaN is not a zero and stays visible.
-
-    Examples:
-        >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
-        tensor([0.5000, 0.0000])
+    It is replaced before the division: selecting only afterwards would leave 0/0 in the graph,
+    whose gradient is NaN. NaN itself is not a zero and stays visible.
     """
     zero = denominator < ZERO
     return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
@@ -31,12 +26,7 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
 def part_of(whole: Tensor, part: Tensor) -> Tensor:
     """Clamp the value of `part` to [0, whole], and keep its gradient.
 
-    A part computed as a difference of large sums may be nothing but rounding error, and its ratio
-    to a small whole would then be arbitrary.
-
-    Examples:
-        >>> part_of(torch.tensor(1e-9), torch.tensor(-1e-7))
-        tensor(0.)
+    A part computed as a difference of large sums may be nothing but rounding error.
     """
     within = torch.minimum(part.clamp(min=0), whole)  # NaN stays visible
     return within.detach() + (part - part.detach())
@@ -45,8 +35,6 @@ def part_of(whole: Tensor, part: Tensor) -> Tensor:
 def with_mean_one(weight: Weights) -> Weights:
     """Scale weights so that the nonzero ones have mean 1.
 
-    They are divided by the largest first, because their sum might overflow.
-
     Examples:
         >>> with_mean_one(torch.tensor([0.0, 1e38, 3e38]))
         tensor([0.0000, 0.5000, 1.5000])
@@ -54,7 +42,7 @@ def with_mean_one(weight: Weights) -> Weights:
     x: Any = weight  # all of this is the same for both kinds of array
     if not x.any():
         return weight
-    x = x / x.max()
+    x = x / x.max()  # their sum might overflow
     return x / x[x > 0].mean()
 
 
@@ -81,10 +69,7 @@ def full_precision(like: Tensor) -> AbstractContextManager:
 
 
 def beside(value: float | Tensor, like: Tensor) -> Tensor:
-    """A number or tensor with the dtype and device of `like`.
-
-    A number is filled in on the device: `torch.as_tensor` would copy it there and synchronise.
-    """
+    """A number or tensor with the dtype and device of `like`, without a copy that synchronises."""
     if isinstance(value, Tensor):
         return value.to(like)
     return torch.full((), value, dtype=like.dtype, device=like.device)
@@ -121,12 +106,7 @@ def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None
 
 
 def at_once(function: Callable[..., Tensor], *inputs: Tensor, chunk: int | None = None) -> Tensor:
-    """Apply a function to each row of the inputs: by `vmap`, in chunks, or else one by one.
-
-    Examples:
-        >>> at_once(lambda x: x if x > 0 else -x, torch.tensor([1.0, -2.0]))
-        tensor([1., 2.])
-    """
+    """Apply a function to each row of the inputs: by `vmap`, in chunks, or else one by one."""
     try:
         return torch.vmap(function, chunk_size=chunk)(*inputs)
     except RuntimeError:  # a user's metric with a Python `if` on values

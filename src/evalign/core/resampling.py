@@ -1,6 +1,7 @@
 """Confidence intervals for metrics on test rows: the paired percentile bootstrap."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,28 +34,10 @@ def bootstrap(
 ) -> np.ndarray:
     """The metric of each method on each resample of the rows, (methods, resamples).
 
-    All methods share the resamples, so that differences are paired. Rows are drawn within each true
-    class, so that every resample keeps the class counts: without a rare class the macro average
-    would be another one. Groups are drawn without stratification.
-
-    Args:
-        metric: the metric.
-        y: true class codes (n,).
-        predictions: the class codes of each method (n,).
-        classes: the number of classes.
-        weight: a weight per row.
-        groups: a group per row; whole groups are drawn.
-        seed: seed of the draws.
-        resamples: the number of resamples.
-
-    Examples:
-        >>> from evalign.metrics import resolve
-        >>> y = np.arange(400) % 2
-        >>> wrong = np.arange(400) % 10 == 0
-        >>> values = bootstrap(resolve("accuracy"), y, [np.where(wrong, 1 - y, y)], classes=2)
-        >>> low, high = interval(values[0])
-        >>> 0.86 < low < 0.9 < high < 0.94
-        True
+    `y` and the predictions of each method are class codes (n,). All methods share the resamples, so
+    that differences are paired. Rows are drawn within each true class, so that every resample keeps
+    the class counts: without a rare class the macro average would be another one. With a group per
+    row whole groups are drawn, without stratification.
     """
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
     # A metric depends on the cell of a row alone: its true class and each method's label. Cells are
@@ -110,17 +93,14 @@ def _values(
 ) -> np.ndarray:
     """The metric of each resample, given the mass of its cells (resamples, cells)."""
 
-    def sums(code: np.ndarray, counted: np.ndarray, size: int) -> Tensor:
+    def sums(code: np.ndarray, size: int, counted: Any = True) -> Tensor:
         """Sum the mass of the counted cells by code."""
-        cell = np.flatnonzero(counted)
-        ones = np.ones(len(cell))
-        return torch.from_numpy(cells @ csr_array((ones, (cell, code[cell])), (len(code), size)))
+        ones, cell = np.ones(len(code)) * counted, np.arange(len(code))
+        return torch.from_numpy(cells @ csr_array((ones, (cell, code)), (len(code), size)))
 
-    every = np.ones(len(y), bool)
-    parts = [sums(y, y == predicted, classes), sums(predicted, every, classes)]
-    parts.append(sums(y, every, classes))
+    parts = [sums(y, classes, y == predicted), sums(predicted, classes), sums(y, classes)]
     if metric.needs_matrix:
-        full = sums(y * classes + predicted, every, classes**2)
+        full = sums(y * classes + predicted, classes**2)
         parts.append(full.unflatten(1, (classes, classes)))
 
     def value(tp: Tensor, predicted: Tensor, actual: Tensor, full: Tensor | None = None) -> Tensor:

@@ -26,14 +26,15 @@ from evalign.core.checks import (
     values_readable,
     within_checked,
 )
-from evalign.core.input_warnings import warn_of_layout, warn_of_one_hot, warn_of_probabilities
+from evalign.core.input_warnings import rows_of_probabilities, warn_of_layout, warn_of_one_hot
 from evalign.core.numerics import upcast
 from evalign.core.values import (
-    check_finite,
     check_indices,
+    check_kind,
     check_labels,
     check_sums,
     check_weights,
+    refuse,
     signed,
 )
 
@@ -43,13 +44,8 @@ Task = Literal["binary", "multiclass", "multilabel"]
 class GivenRows(NamedTuple):
     """Checked rows in their original layout: nothing copied, ignored rows not yet marked.
 
-    | task       | logits      | target                          | weight     |
-    | ---------- | ----------- | ------------------------------- | ---------- |
-    | binary     | (N, ...)    | (N, ...) probability of class 1 | (N, ...)   |
-    | multiclass | (N, C, ...) | (N, ...) indices or (N, C, ...) | (N, ...)   |
-    | multilabel | (N, L, ...) | (N, L, ...)                     | (N, ...)   |
-
-    A weight of None is 1 for every row.
+    Logits and target of a binary task are (N, ...). The weight is (N, ...); None is 1 for every
+    row.
     """
 
     task: Task
@@ -86,25 +82,17 @@ def as_rows(
     class_dim: int | None = None,
     look: bool = True,
 ) -> GivenRows:
-    """Check the rows and infer the task. Errors name the `owner`.
+    """Check rows of the shapes above, with a weight per row or per example, and infer the task.
 
-    Args:
-        owner: the function or class that errors name.
-        logits: in any of the shapes above.
-        target: in the matching shape.
-        task: None infers it.
-        sample_weight: one weight per row or per example.
-        ignore_index: the target of rows that do not count; 0 and 1 among class indices only.
-        class_dim: the dimension of the classes; None is 1, with a warning if it is ambiguous.
-        look: warn about likely mistakes.
+    Errors name the `owner`. A `class_dim` of None is 1, with a warning if it is ambiguous. `look`
+    looks for likely mistakes.
     """
+    check_types(owner, logits, target, sample_weight)
+    check_task(owner, task)
     declared = task is not None
     if class_dim is not None:
         logits, target = _classes_second(logits, target, class_dim)
-    if task is None:
-        task = infer_task(logits, target)
-    else:
-        check_task(owner, task)
+    task = task or infer_task(logits, target)
     if task == "binary":
         logits, target = _binary_layout(owner, logits, target)
     else:
@@ -119,8 +107,11 @@ def as_rows(
         warn_of_layout(owner, tuple(logits.shape), tuple(target.shape))
     if values_readable(logits):
         _check_values(owner, rows, declared)
-        if look and task == "multiclass":
-            warn_of_probabilities(owner, logits)
+        if task == "multiclass" and (look or within_checked()):
+            likely = rows_of_probabilities(logits.detach().movedim(1, -1).flatten(0, -2))
+            got = "rows that look like probabilities: none is negative, and each sums to 1"
+            cure = "Leave it out, or pass probabilities.log()."
+            require(not likely, owner, "logits", "be those before the softmax", got, cure)
         if look and task == "multilabel" and not declared:
             warn_of_one_hot(owner, target)
     return rows
@@ -148,7 +139,18 @@ def _check_values(owner: str, rows: GivenRows, declared: bool) -> None:
     if rows.weight is not None:
         check_weights(owner, rows.weight)
     if within_checked():
-        check_finite(owner, rows.logits)
+        check_finite(owner, rows)
+
+
+def check_finite(owner: str, rows: GivenRows) -> None:
+    """Check the logits of rows that count, for padded ones may hold anything."""
+    logits, counts = rows.logits, signed(rows.target) != rows.ignore_index
+    for mask in (counts, rows.weight):
+        if mask is not None:
+            ignored = (mask == 0) if mask.ndim == logits.ndim else (mask == 0).unsqueeze(1)
+            logits = logits.masked_fill(ignored, 0)
+    cure = "The network has diverged or its input holds such values."
+    refuse(~logits.isfinite(), logits, owner, "logits", "be finite", cure)
 
 
 def check_task(owner: str, task: str | None) -> None:
@@ -171,9 +173,8 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
         allowed = "have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task"
         cure = 'Labels that do not exclude each other are task="multilabel".'
         require(logits.shape[1] in (1, 2), owner, "logits", allowed, tuple(logits.shape), cure)
-        logits = (
-            logits[:, 0] if logits.shape[1] == 1 else upcast(logits[:, 1]) - upcast(logits[:, 0])
-        )
+        two = logits.shape[1] == 2
+        logits = upcast(logits[:, 1]) - upcast(logits[:, 0]) if two else logits[:, 0]
     given = tuple(target.shape)
     if target.ndim == logits.ndim + 1 and target.shape[1] == 1:
         target = target.squeeze(1)
@@ -184,29 +185,24 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
 
 def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> None:
     """Check that the target holds class indices, or a value per class."""
-    shape = logits.shape
-    rows = shape[:1] + shape[2:]
-    if len(shape) < 2 or (task == "multiclass" and shape[1] < 2):
+    shape, given, several = tuple(logits.shape), tuple(target.shape), task == "multiclass"
+    rows, each = shape[:1] + shape[2:], given == shape
+    if len(shape) < 2 or (several and shape[1] < 2):
         allowed = "have shape (N, C) or (N, C, ...), with at least 2 classes if multiclass"
-        raise ValueError(complaint(owner, "logits", allowed, tuple(shape)))
-    if target.shape == shape:
-        if task == "multiclass" and not target.is_floating_point():
-            allowed = f"be class indices of shape {tuple(rows)}, or float with a value per class"
-            cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
-            got = f"{target.dtype} of shape {tuple(shape)}"
-            raise TypeError(complaint(owner, "target", allowed, got, cure))
-        return
-    if task == "multilabel" or target.shape != rows:
-        allowed = f"have the shape of logits, {tuple(shape)}"
-        if task == "multiclass":
-            allowed = (
-                f"have shape {tuple(rows)} (class indices) or {tuple(shape)} (a value per class)"
-            )
+        raise ValueError(complaint(owner, "logits", allowed, shape))
+    if not (each or (several and given == rows)):
+        of_classes = f"have shape {rows} (class indices) or {shape} (a value per class)"
+        allowed = of_classes if several else f"have the shape of logits, {shape}"
         cure = "If the classes come last, pass class_dim=-1." if len(shape) > 2 else ""
-        raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
-    if target.is_floating_point():
+        raise ValueError(complaint(owner, "target", allowed, given, cure))
+    if several and target.is_floating_point() and not each:
         allowed, cure = "hold integer class indices", "Use target.long()."
         raise TypeError(complaint(owner, "target", allowed, target.dtype, cure))
+    if several and each and not target.is_floating_point():
+        allowed = f"be class indices of shape {rows}, or float with a value per class"
+        cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
+        got = f"{target.dtype} of shape {shape}"
+        raise TypeError(complaint(owner, "target", allowed, got, cure))
 
 
 def per_row(owner: str, argument: str, values: Tensor, shape: torch.Size) -> Tensor:
@@ -218,18 +214,19 @@ def per_row(owner: str, argument: str, values: Tensor, shape: torch.Size) -> Ten
         return values
     if values.shape == shape[:1]:
         return values.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
-    allowed = f"have shape {tuple(shape[:1])}"
-    if len(shape) > 1:
-        allowed += f" or {tuple(shape)}"
-    raise ValueError(complaint(owner, argument, allowed, given))
+    shapes = dict.fromkeys([f"{tuple(shape[:1])}", f"{tuple(shape)}"])
+    raise ValueError(complaint(owner, argument, f"have shape {' or '.join(shapes)}", given))
 
 
 def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:
     given = {"logits": logits, "target": target, "sample_weight": sample_weight}
     for name, value in given.items():
-        if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
+        if value is None and name == "sample_weight":
+            continue
+        if not isinstance(value, Tensor):
             got, cure = type(value).__name__, "Use torch.as_tensor(...) or output.logits."
             raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))
+        check_kind(owner, name, value)
     if not logits.is_floating_point():
         allowed = "be floating point, not labels"
         cure = "Pass the network's raw outputs; labels belong in Confusion.from_predictions."

@@ -11,13 +11,9 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Escape control characters, except those in `keep`.
+    """Escape control characters, except those in `keep`.
 
     A name in a table may hold terminal commands, which would run when it is printed.
-
-    Examples:
-        >>> visible("red\x1b[31m")
-        'red\\x1b[31m'
     """
 
     def escape(found: re.Match[str]) -> str:
@@ -28,22 +24,12 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def installing(what: str) -> str:
-    """How to install a missing package, in the words of the README.
-
-    Examples:
-        >>> print(installing(".[cli]"))
-        Run in the clone of evalign: pip install -e '.[cli]'
-    """
+    """How to install a missing package, in the words of the README."""
     return f"Run in the clone of evalign: pip install -e {quote(what)}"
 
 
 def counted(number: int, thing: str = "row") -> str:
-    """A number and its noun, in the plural where it needs one.
-
-    Examples:
-        >>> counted(1), counted(2000)
-        ('1 row', '2,000 rows')
-    """
+    """A number and its noun, in the plural where it needs one: "1 row", "2,000 rows"."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
@@ -54,11 +40,6 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """A suggestion for a misspelt name: the closest known one, or "" if none is close.
-
-    Examples:
-        >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])
-        ("Did you mean 'adult'?", '')
-    """
+    """A suggestion for a misspelt name: the closest known one, or "" if none is close."""
     close = get_close_matches(str(name), list(known), n=1)
     return f"Did you mean {close[0]!r}?" if close else ""

@@ -12,20 +12,10 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from evalign.core import metrics
 from evalign.core.checks import check_temperature, complaint, numbers, require
 from evalign.core.heaviside import OUTER_SHARE
-from evalign.core.metrics import (
-    Accuracy,
-    BalancedAccuracy,
-    CohenKappa,
-    ExpectedCost,
-    FBeta,
-    Informedness,
-    Jaccard,
-    Recall,
-    Specificity,
-)
-from evalign.core.metrics.base import ClassMetric, MatrixMetric
+from evalign.core.metrics import ClassMetric, MatrixMetric
 
 __all__ = [
     "confusion_error",
@@ -44,22 +34,13 @@ def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> fl
 
     With probability 1 − `failure`, every entry of the confusion matrix of `rows` random rows is
     within this distance of the population's.
-
-    Examples:
-        >>> round(confusion_error(1024, 10), 4)
-        0.0636
     """
     require(rows > 0, "confusion_error", "rows", "be positive", rows)
     return math.sqrt(_log_term("confusion_error", num_classes, failure) / (2 * rows))
 
 
 def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int:
-    """EAST Theorem 5.8 solved for n: the fewest rows with `confusion_error` ≤ `error`.
-
-    Examples:
-        >>> rows_needed(0.05, 10)
-        1659
-    """
+    """EAST Theorem 5.8 solved for n: the fewest rows with `confusion_error` ≤ `error`."""
     require(0 < error < math.inf, "rows_needed", "error", "be positive and finite", error)
     term = _log_term("rows_needed", num_classes, failure)
     # A fraction, because the square of a small error is 0 in floating point.
@@ -99,21 +80,20 @@ def metric_lipschitz(
     owner, d = "metric_lipschitz", num_classes
     require(d >= 2, owner, "num_classes", "be at least 2", d)
     share = rarest or math.nan  # 0 and None are refused below
+    pooled = isinstance(metric, ClassMetric) and metric.average not in ("binary", "macro")
     match metric:
-        case Accuracy():
+        case metrics.Accuracy():
             return float(d)
-        case ExpectedCost():
-            return float(sum(abs(cost) for row in metric.cost for cost in row))
-        case BalancedAccuracy() | Recall(average="binary" | "macro"):
+        case metrics.ExpectedCost(cost=cost):
+            return float(sum(abs(each) for row in cost for each in row))
+        case metrics.BalancedAccuracy() | metrics.Recall() | metrics.Specificity() if not pooled:
             constant = (d - 1) / share
-        case Specificity(average="binary" | "macro"):
-            constant = (d - 1) / share
-        case Informedness(average="binary" | "macro") | Jaccard(average="binary" | "macro"):
+        case metrics.Informedness() | metrics.Jaccard() if not pooled:
             constant = 2 * (d - 1) / share
-        case FBeta(average="binary" | "macro", beta=beta):
+        case metrics.FBeta(beta=beta) if not pooled:
             smallest = min(beta) if isinstance(beta, Sequence) else beta
             constant = (1 + 1 / smallest**2) * (d - 1) / share
-        case CohenKappa(weights=None):
+        case metrics.CohenKappa(weights=None):
             constant = 5 * d / ((d - 1) * share)
         case _:
             allowed = "be one of those listed in theory.metric_lipschitz"
@@ -124,26 +104,20 @@ def metric_lipschitz(
 
 
 def linear_lipschitz(threshold: float, *, delta: float = 0.2) -> float:
-    """BtG Theorem 4.1: max{m1, m2, m3}, the steepest slope of `heaviside.linear` in p.
+    """BtG Theorem 4.1: max{m1, m2, m3}, the steepest slope of BtG eq. 5 in p.
 
     By BtG Theorem 4.2 it also bounds the entries of the binary soft confusion matrix, scaled to
     sum to 1, as functions of the probabilities.
-
-    Examples:
-        >>> linear_lipschitz(0.5)
-        1.2
     """
-    require(0 < threshold < 1, "linear_lipschitz", "threshold", "lie between 0 and 1", threshold)
     require(0 < delta < 0.5, "linear_lipschitz", "delta", "lie between 0 and 0.5", delta)
-    return _steepest(threshold, height=delta, inner=0.5, outer=0.5)
+    return _steepest("linear_lipschitz", threshold, height=delta, inner=0.5, outer=0.5)
 
 
 def tempered_lipschitz(threshold: float, *, temperature: float = 0.2) -> float:
     """The steepest slope of `heaviside.tempered` in p; at T = 0.2 BtG's constant at δ = 0.2."""
-    require(0 < threshold < 1, "tempered_lipschitz", "threshold", "lie between 0 and 1", threshold)
-    check_temperature("tempered_lipschitz", temperature)
-    inner, outer = _shares(temperature)
-    return _steepest(threshold, height=temperature, inner=inner, outer=outer)
+    owner = "tempered_lipschitz"
+    inner, outer = _shares(owner, temperature)
+    return _steepest(owner, threshold, height=temperature, inner=inner, outer=outer)
 
 
 def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float:
@@ -157,9 +131,8 @@ def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float
     moves by at most d L ε, so H / S moves by at most (L + d L) ε / ½.
     """
     require(num_classes >= 2, "membership_lipschitz", "num_classes", "be at least 2", num_classes)
-    check_temperature("membership_lipschitz", temperature)
     d, t = num_classes, temperature
-    inner, outer = _shares(t)
+    inner, outer = _shares("membership_lipschitz", t)
     left = d * t * (1 + outer) / outer
     middle = d * (0.5 - t) * (2 + inner) / inner
     right = 2 * t * (2 + inner) / outer
@@ -167,12 +140,7 @@ def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float
 
 
 def shannon_equitability(counts: Sequence[float] | Tensor) -> float:
-    """Normalised entropy of the class shares: 1 if balanced, near 0 if one class dominates.
-
-    Examples:
-        >>> round(shannon_equitability([9, 1]), 3)
-        0.469
-    """
+    """Normalised entropy of the class shares: 1 if balanced, near 0 if one class dominates."""
     q = numbers(counts)
     ok = q.ndim == 1 and len(q) > 1 and bool((q >= 0).all()) and 0 < q.sum().item() < math.inf
     allowed = "hold a count for each of at least two classes"
@@ -187,13 +155,15 @@ def _log_term(owner: str, num_classes: int, failure: float) -> float:
     return math.log(2 * num_classes**2 / failure)
 
 
-def _shares(temperature: float) -> tuple[float, float]:
+def _shares(owner: str, temperature: float) -> tuple[float, float]:
     """The inner and outer share of `heaviside.tempered` in float64."""
+    check_temperature(owner, temperature)
     inner = min(max(2.5 * temperature, sys.float_info.epsilon), 1 - OUTER_SHARE)
     return inner, max(1 - 2.5 * temperature, OUTER_SHARE)
 
 
-def _steepest(threshold: float, *, height: float, inner: float, outer: float) -> float:
+def _steepest(owner: str, threshold: float, *, height: float, inner: float, outer: float) -> float:
+    require(0 < threshold < 1, owner, "threshold", "lie between 0 and 1", threshold)
     nearer = min(threshold, 1 - threshold)
     below = threshold - nearer + outer * nearer
     above = 1 - threshold - nearer + outer * nearer

@@ -11,8 +11,35 @@ CURE = "A weight of 0 leaves a row out."
 
 def signed(labels: Tensor) -> Tensor:
     """Unsigned labels as int64: compared with -100, torch would match a uint8 of 156."""
-    unsigned = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+    unsigned = (torch.uint8, torch.uint16, torch.uint32)
     return labels.long() if labels.dtype in unsigned else labels
+
+
+def check_kind(owner: str, argument: str, tensor: Tensor) -> None:
+    """Check that a tensor is dense and of a dtype whose values can be compared."""
+    if tensor.layout != torch.strided or tensor.is_complex() or tensor.dtype == torch.uint64:
+        got = f"{tensor.dtype} in {tensor.layout}"
+        raise ValueError(
+            complaint(owner, argument, "be dense, and neither complex nor uint64", got)
+        )
+
+
+def label_tensor(owner: str, argument: str, labels: object) -> Tensor:
+    """Labels, or 0 and 1, as a tensor whose values can be read; unsigned ones as int64."""
+    refuse_masked(owner, argument, labels)
+    tensor = torch.as_tensor(labels)
+    check_kind(owner, argument, tensor)
+    require(not tensor.is_meta, owner, argument, "hold values", "a meta tensor")
+    return signed(tensor)
+
+
+def refuse(
+    wrong: Tensor, values: Tensor, owner: str, argument: str, allowed: str, cure: str = ""
+) -> None:
+    """Name the first of the values that are wrong, in the cure too as {got}."""
+    if bool(wrong.any()):
+        got = values[wrong][0].item()
+        raise ValueError(complaint(owner, argument, allowed, got, cure.format(got=got)))
 
 
 def check_indices(
@@ -23,62 +50,41 @@ def check_indices(
     source: str = "the size of logits' dimension 1",
 ) -> None:
     """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
-    wrong = labels[(labels < 0) | (labels >= num_classes)]
-    if wrong.numel():
-        got = int(wrong.amax())
-        allowed = f"hold class indices below {num_classes} ({source})"
-        allowed = allowed if got >= num_classes else "hold class indices of at least 0"
-        cure = cure_of_label(got, num_classes) if argument != "predictions" else ""
-        raise ValueError(complaint(owner, argument, allowed, got, cure))
+    wrong = (labels < 0) | (labels >= num_classes)
+    allowed = f"hold class indices from 0 to {num_classes - 1} ({source})"
+    cure = cure_of_label("{got}", num_classes) if argument != "predictions" else ""
+    refuse(wrong, labels, owner, argument, allowed, cure)
 
 
-def cure_of_label(got: float, num_classes: int) -> str:
-    """The cure for a true label that is not one of the classes."""
+def cure_of_label(got: object, num_classes: int) -> str:
     classes = f"Number the classes from 0 to {num_classes - 1}"
-    return f"{classes}, or leave such rows out by ignore_index={got:g}."
+    return f"{classes}, or leave such rows out by ignore_index={got}."
 
 
 def check_labels(owner: str, labels: Tensor, declared: bool) -> None:
     """Check that labels are 0 or 1, or probabilities if the task was declared."""
     if declared and labels.is_floating_point():
-        allowed, cure = "hold probabilities from 0 to 1", ""
-        wrong = labels[~((labels >= 0) & (labels <= 1))]
-    else:
-        allowed = "hold 0 and 1 only"
-        wrong = labels[(labels != 0) & (labels != 1)]
-        cure = (
-            'If these are probabilities, say so: task="multiclass" for a row of class '
-            'probabilities per example, task="binary" or "multilabel" for one per label.'
-        )
-    if wrong.numel():
-        got = wrong[0].item()
-        if got in (-1, 255) or not labels.is_floating_point():
-            cure = cure_of_label(got, 2)
-        raise ValueError(complaint(owner, "target", allowed, got, cure))
+        allowed = "hold probabilities from 0 to 1"
+        return refuse(~((labels >= 0) & (labels <= 1)), labels, owner, "target", allowed)
+    cure = (
+        "Leave out rows without a label by ignore_index. If these are probabilities, say so: "
+        'task="multiclass" for a row of class probabilities per example, task="binary" or '
+        '"multilabel" for one per label.'
+    )
+    wrong = (labels != 0) & (labels != 1)
+    return refuse(wrong, labels, owner, "target", "hold 0 and 1 only", cure)
 
 
 def check_sums(owner: str, target: Tensor, ignore_index: int) -> None:
     """Check that rows of class probabilities, in the last dimension, sum to 1."""
     sums = target.sum(-1)[~(target == ignore_index).any(-1)].float()
-    wrong = sums[(sums - 1).abs() > 0.01]  # bfloat16 probabilities are off by up to 0.004 each
-    if wrong.numel():
-        allowed = "hold rows of class probabilities that sum to 1"
-        raise ValueError(complaint(owner, "target", allowed, f"a row summing to {wrong[0]:g}"))
-
-
-def check_finite(owner: str, logits: Tensor) -> None:
-    wrong = logits[~logits.isfinite()]
-    if wrong.numel():
-        cure = "The network has diverged or its input holds such values."
-        raise ValueError(complaint(owner, "logits", "be finite", wrong[0].item(), cure))
+    wrong = (sums - 1).abs() > 0.01  # bfloat16 probabilities are off by up to 0.004 each
+    refuse(wrong, sums, owner, "target", "hold rows of class probabilities that sum to 1")
 
 
 def check_weights(owner: str, weight: Tensor) -> None:
-    """Check that weights are finite and not negative."""
-    wrong = weight[~((weight >= 0) & weight.isfinite())]
-    if wrong.numel():
-        allowed = "be finite and not negative"
-        raise ValueError(complaint(owner, "sample_weight", allowed, wrong[0].item(), CURE))
+    wrong = ~((weight >= 0) & weight.isfinite())
+    refuse(wrong, weight, owner, "sample_weight", "be finite and not negative", CURE)
 
 
 def weight_tensor(owner: str, sample_weight: object) -> Tensor:

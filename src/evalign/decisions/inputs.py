@@ -184,8 +184,8 @@ def as_labels(
     whole = labels.long()
     sound = (whole == labels) & (whole >= 0) & (whole < classes)
     if read and not sound.all():
-        got = labels[~sound][0].item()
-        raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure_of_label(got, classes)))
+        got = f"{labels[~sound][0].item():g}"
+        raise ValueError(complaint(owner, "y", allowed, got, cure_of_label(got, classes)))
     return whole.masked_fill(~sound, 0), seen.double().masked_fill(~sound, torch.nan)
 
 

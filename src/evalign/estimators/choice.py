@@ -43,7 +43,7 @@ class Trial(NamedTuple):
         return np.full_like(argmax, -1) if rule is None else rule(probabilities=self.oof.values)
 
 
-class Choice(NamedTuple):
+class ChosenModels(NamedTuple):
     """What was chosen.
 
     Args:
@@ -57,7 +57,7 @@ class Choice(NamedTuple):
     labels: Labels
 
 
-def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Judge) -> Choice:
+def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Judge) -> ChosenModels:
     """Choose or blend candidates that were cross-validated on the same folds."""
     rows, everything = judge.rows, np.ones(len(judge.rows.y), bool)
 
@@ -81,7 +81,7 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
             if rule is not None:
                 labels[way][own] = rule(probabilities=oof.values[own])
     final = weights(everything, {name: one.found.labels["rule"] for name, one in tried.items()})
-    return Choice(final, settings.rule(mean_out_of_fold(tried, final)), labels)
+    return ChosenModels(final, settings.rule(mean_out_of_fold(tried, final)), labels)
 
 
 def mean_out_of_fold(tried: dict[str, Trial], weights: dict[str, float]) -> OutOfFoldScores:

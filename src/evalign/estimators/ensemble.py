@@ -17,7 +17,7 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
-from evalign.estimators.choice import Choice, choose
+from evalign.estimators.choice import ChosenModels, choose
 from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.forms import read_rows, read_table
 from evalign.estimators.judge import Labels
@@ -37,7 +37,7 @@ class Tried(NamedTuple):
     targets: Targets
     features: Features
     trials: Trials
-    choice: Choice
+    choice: ChosenModels
 
 
 def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:

@@ -26,7 +26,7 @@ from evalign.training import History, Settings, fit
 from evalign.training.averaging import offsets_of
 
 
-class Trained(NamedTuple):
+class TrainedNetwork(NamedTuple):
     """A trained network, the scaling before it, and what it gives for the validation rows."""
 
     network: nn.Module
@@ -47,7 +47,7 @@ def train(
     features: Features,
     seed: int,
     checkpoint: str | os.PathLike[str] | None,
-) -> Trained:
+) -> TrainedNetwork:
     """Train, and choose the best epoch on the validation rows.
 
     `arguments` are those of `AlignedClassifier`, checked. `fold` is the fold of each row if
@@ -113,6 +113,6 @@ def train(
             checkpoint=checkpoint,
             resume=True,
         )
-    return Trained(
+    return TrainedNetwork(
         network, scaler, history, blockwise(network, held_out[0], device), offsets_of(loss)
     )

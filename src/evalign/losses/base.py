@@ -77,7 +77,8 @@ class Loss(nn.Module, ABC):
             share = outputs.share_of_step(target, num_items_in_batch)
             value = self.of_rows(self.rows(logits, target, sample_weight, class_dim=1))
             return value * share.to(value.dtype)
-        return self.of_rows(self.rows(logits, target, sample_weight))
+        value = self.of_rows(self.rows(logits, target, sample_weight))
+        return value.to(torch.promote_types(logits.dtype, torch.float32))
 
     def of_rows(self, rows: GivenRows) -> Tensor:
         """The loss of checked rows."""
@@ -95,7 +96,6 @@ class Loss(nn.Module, ABC):
     ) -> GivenRows:
         """Check the rows. `class_dim`, if given, overrides that of the loss."""
         name = type(self).__name__
-        check_types(name, logits, target, sample_weight)
         eager = not traced()  # a graph must not depend on the number of calls
         if eager:
             self._check_precision()

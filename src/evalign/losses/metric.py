@@ -1,6 +1,7 @@
 """Any metric of the confusion matrix as a loss."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.numerics import full_precision
+from evalign.core.numerics import full_precision, sum_dtype
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSettings, kernel_sums
@@ -102,6 +103,11 @@ class MetricLoss(AdditiveLoss):
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
+
+    def rows(self, *args: Any, **settings: Any) -> GivenRows:
+        rows = super().rows(*args, **settings)
+        dtype = sum_dtype(rows.logits)
+        return rows._replace(logits=rows.logits.to(dtype)) if self.metric.double else rows
 
     def of_rows(self, rows: GivenRows) -> Tensor:
         if route(self, rows) == "loss":

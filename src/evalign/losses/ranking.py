@@ -8,11 +8,12 @@ from typing import Unpack
 from torch import Tensor
 
 from evalign.aggregation import Ranks, TrainingSums
-from evalign.core import curves, membership
+from evalign.core import membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
+from evalign.losses import curves
 from evalign.losses.base import AdditiveLoss, Loss, RowSettings, zero_if_empty
 from evalign.losses.temperature import fill_temperature, register_temperature
 
@@ -38,7 +39,7 @@ class CurveLoss(AdditiveLoss):
 
     @abstractmethod
     def curve(self, batch: Batch) -> Confusion:
-        """The soft counts at each threshold (`core.curves`)."""
+        """The soft counts at each threshold (`losses.curves`)."""
 
     @abstractmethod
     def score(self, curve: Confusion) -> Tensor:

@@ -99,7 +99,9 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
     try:
         frame = nw.from_native(X, pass_through=True)
     except ValueError as error:  # two columns of one name
-        raise ValueError(f"X of {owner} cannot be read: {error}") from error
+        got = " ".join(str(error).split()).rpartition("got: - ")[2]
+        cure = "Rename or drop the others."
+        raise ValueError(complaint(owner, "X", "name each column once", got, cure)) from error
     if isinstance(frame, nw.LazyFrame):
         allowed, cure = "be a frame that holds its rows", "Call its collect()."
         raise TypeError(complaint(owner, "X", allowed, "a LazyFrame", cure))

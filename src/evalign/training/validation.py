@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
-from evalign.core.rows import Task, as_rows, check_types
+from evalign.core.rows import Task, as_rows
 from evalign.core.values import signed
 from evalign.losses import WMWLoss
 
@@ -102,7 +102,6 @@ def hard_confusion(
     Soft targets count as their most probable class or label.
     """
     owner = "an evaluation"
-    check_types(owner, logits, target, sample_weight)
     rows = as_rows(
         owner,
         logits,

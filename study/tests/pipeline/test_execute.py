@@ -20,7 +20,8 @@ def keys(results):
     return [record["key"] for record in Results(results.path).records()]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+# Processes import torch, which takes them seconds.
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_run_is_recorded_once(results, jobs):
     told = []
     execute(UNITS, train, results, jobs=jobs, progress=lambda *said: told.append(said))

@@ -105,7 +105,7 @@ def test_bars_of_many_labels_are_of_the_mean_over_data_sets():
 def test_every_run_is_shown_and_has_a_trainer():
     for table, task, methods in (
         (dense(), DENSE, (*RIVALS, plan.OURS)),
-        (many_labels(), MULTILABEL, multilabel.METHODS),
+        (many_labels(), MULTILABEL, (*multilabel.RIVALS, *multilabel.OURS.values())),
     ):
         assert set(task.methods) == set(methods)
         assert {run.method for run in table.runs()} == set(methods)
@@ -157,6 +157,6 @@ def test_readme_tells_the_records_of_camvid(committed):
     least = min(others, key=lambda gain: gain.mean)
     told = f"{entropy.mean:.1f} above cross-entropy and {least.mean:.1f} above the best of six"
     assert told in readme
-    assert min(entropy.low, least.low) > 0  # beyond chance
+    assert entropy.low > 0 > least.low  # the first beyond chance, the second not
     behind = standings.gain(found, cell, DENSE.chosen(plan.OURS), DENSE.chosen("weighted"))
     assert f"it is {-behind.mean:.1f} behind class-weighted cross-entropy" in readme

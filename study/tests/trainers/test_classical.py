@@ -33,7 +33,7 @@ def prepared(classes=3):
     return Prepared(training, validation, test, classes)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("method", ESTIMATORS)
 def test_learns_and_has_one_model_for_all_criteria(method, classes, monkeypatch):
     monkeypatch.setattr(classical, "prepare", lambda *arguments: prepared(classes))

@@ -21,7 +21,9 @@ RUN = Run(
 )
 
 
-@pytest.mark.parametrize("method", ["cross_entropy", "anchored_f1"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("cross_entropy", marks=pytest.mark.slow), "anchored_f1"]
+)
 def test_learns_who_stands_together(method, monkeypatch):
     monkeypatch.setattr(frames, "load", lambda name: made_data.frames())
     found = train_frames(RUN.but(method=method))

@@ -20,7 +20,7 @@ torch.manual_seed(0)
 X = torch.randn(500, 6, dtype=torch.float64)
 Y = (X[:, 0] + X[:, 1] ** 2 > 1).long() + (X[:, 2] > 1.2).long()
 ROWS, HELD_OUT = (X[:400], Y[:400]), (X[400:], Y[400:])
-SETTINGS = Settings(epochs=12, batch_size=64, patience=4)
+SETTINGS = Settings(epochs=8, batch_size=64, patience=3)
 
 CE, F1, RUNNING = (
     nn.CrossEntropyLoss(),

@@ -127,7 +127,12 @@ def test_the_picks_are_the_best_epochs(made, kept):
 
 
 @pytest.mark.parametrize(
-    "method", [f"{OURS}_balanced_accuracy", "logit_adjusted", "balanced_cross_entropy"]
+    "method",
+    [
+        f"{OURS}_balanced_accuracy",
+        pytest.param("logit_adjusted", marks=pytest.mark.slow),
+        pytest.param("balanced_cross_entropy", marks=pytest.mark.slow),
+    ],
 )
 def test_argmax_is_of_logits_and_expected_of_probabilities(made, kept, method):
     """These methods take log π out of their logits, so log π has to be added back."""

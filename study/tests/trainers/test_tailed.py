@@ -116,7 +116,9 @@ def test_the_test_score_is_weighted_as_in_sklearn(metric, monkeypatch):
         assert abs(weighted["test"][metric] - plain["test"][metric]) > 0.01
 
 
-@pytest.mark.parametrize("method", ["cross_entropy", f"{OURS}_mcc"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("cross_entropy", marks=pytest.mark.slow), f"{OURS}_mcc"]
+)
 def test_a_record_is_that_of_the_suite(made, method):
     record = train(run_of(method, epochs=20))
     assert json.loads(json.dumps(record, allow_nan=False)) == record

@@ -167,10 +167,11 @@ def test_built_on_the_meta_device():
     assert torch.equal(loss(*second), trained(*second))
 
 
+# Graphs take seconds. That of AlignedLoss, whose average is the same, is compiled in every run.
 @pytest.mark.parametrize(
     ("metric", "backend"),
     [
-        ("matthews_corrcoef", "aot_eager"),
+        pytest.param("matthews_corrcoef", "aot_eager", marks=pytest.mark.slow),
         pytest.param("f1_macro", "aot_eager", marks=pytest.mark.slow),
         pytest.param("accuracy", "aot_eager", marks=pytest.mark.slow),
         # It computes things again in its backward pass; the compiler alone takes ten seconds.

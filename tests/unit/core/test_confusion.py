@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import classification_report
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalign import Confusion, MetricLoss, metrics
@@ -80,8 +81,8 @@ def test_from_predictions_finds_the_number_of_classes():
         return Confusion.from_predictions(torch.tensor(predicted), torch.tensor(true)).num_classes
 
     assert classes([0, 0], [0, 0]) == 2  # at least two
-    assert classes([0, 4], [1, 0]) == 5
-    assert classes([0, 1], [3, 0]) == 4
+    assert classes([0, 4, 3], [1, 0, 2]) == 5
+    assert classes([0, 1, 2], [3, 0, 0]) == 4
     assert classes([9, 1], [-100, 0]) == 2  # what is ignored is not seen
 
 
@@ -269,7 +270,7 @@ def test_ignored_predictions_are_dropped_rows():
 def test_label_156_of_a_uint8_mask_is_not_minus_100():
     """-100 as uint8 would be 156."""
     target = torch.tensor([156, 0], dtype=torch.uint8)
-    assert Confusion.from_predictions(target, target).total == 2
+    assert Confusion.from_predictions(target, target, num_classes=160).total == 2
     assert Confusion.from_logits(logits_of(2, 160), target).total == 2
 
 
@@ -438,7 +439,7 @@ def test_labels_of_predictions_are_checked_on_every_device(monkeypatch):
     """A GPU, where other values are read within `checked` only, waits for these in any case."""
     monkeypatch.setattr(rows, "values_readable", lambda tensor: within_checked())
     right = torch.tensor([[1, 0], [0, 1]])
-    for task, text in (("multilabel", r"from 0 to 1\. Got 2"), ("multiclass", "indices below 2")):
+    for task, text in (("multilabel", r"from 0 to 1\. Got 2"), ("multiclass", "from 0 to 1")):
         with pytest.raises(ValueError, match=text):
             Confusion.from_predictions(right, 2 * right, task=task, num_classes=2)
 
@@ -447,3 +448,62 @@ def test_labels_of_predictions_are_checked_on_every_device(monkeypatch):
 def test_a_mask_of_0_and_255_is_not_two_classes(labels):
     with pytest.raises(ValueError, match="leave such rows out by ignore_index=255"):
         Confusion.from_predictions(labels, labels, num_classes=2)
+
+
+def test_a_mark_among_labels_is_no_class():
+    predicted, true = labels_of(50, classes=3), labels_of(50, classes=3, seed=9)
+    expected = Confusion.from_predictions(predicted[2:], true[2:])
+    true[:2] = 255
+    assert_same(Confusion.from_predictions(predicted, true, ignore_index=255), expected)
+    text = (
+        r"num_classes of .* must be given where .* Got labels up to 255, of which 4 occur\. .*=255"
+    )
+    with pytest.raises(ValueError, match=text):
+        Confusion.from_predictions(predicted, true)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        torch.eye(2).bool().to_sparse(),
+        torch.tensor([1j, 0]),
+        torch.tensor([0, 1]).to(torch.uint64),
+        torch.tensor([0, 1], device="meta"),
+    ],
+)
+def test_what_holds_no_labels_is_refused_in_one_line(labels):
+    with pytest.raises(ValueError, match=r"^predictions of .* must .*\. Got [^\n]*$"):
+        Confusion.from_predictions(labels, labels)
+
+
+# As a table.
+
+
+def test_report_against_scikit_learn():
+    predicted, true, weight = labels_of(60, classes=4), labels_of(60, classes=4), weights_of(60)
+    predicted = torch.where(weight < 0.8, (predicted + 1) % 4, predicted) % 3  # none has label 3
+    names = ["ant", "bee", "cat", "dog"]
+    c = Confusion.from_predictions(predicted, true, num_classes=4, sample_weight=weight)
+    expected = classification_report(
+        true, predicted, target_names=names, sample_weight=weight, output_dict=True, zero_division=0
+    )
+    found, frame = c.report(names).to_dict(), c.report(names).to_frame()
+    for k, name in enumerate(names):
+        keys = {"precision": "precision", "recall": "recall", "f1": "f1-score", "true": "support"}
+        for ours, theirs in keys.items():
+            assert found[name][ours] == pytest.approx(expected[name][theirs], abs=tolerances.SAME)
+            assert frame.loc[name, ours] == found[name][ours]
+        assert found[name]["correct"] == c.tp[k]
+        assert found[name]["predicted"] == c.predicted[k]
+    lines = str(c.report(names)).splitlines()
+    assert [line.split()[0] for line in lines] == ["class", *names]
+    assert f"{expected['ant']['precision']:.3f}" in lines[1]
+
+
+def test_a_confusion_prints_as_a_table():
+    c = Confusion.from_matrix(torch.tensor([[1, 1], [0, 2]]))
+    assert str(c).splitlines()[2].split() == ["1", "0.667", "1.000", "0.800", "2", "3", "2"]
+    assert str(Confusion.from_matrix(torch.eye(30))).splitlines()[-1] == "and 10 more classes"
+    assert "\x1b" not in str(c.report(["\x1b[31m", "b"]))
+    with pytest.raises(ValueError, match=r"Confusion\.report must be 2 different names"):
+        c.report(["a", "a"])

@@ -36,7 +36,6 @@ def test_steps_meet_their_ends_and_their_middle(tau, temperature, dtype):
     tau = tensor(tau, dtype)
     p = torch.stack([torch.zeros_like(tau), tau, torch.ones_like(tau)])
     assert heaviside.tempered(p, tau, temperature=temperature).tolist() == [0, 0.5, 1]
-    assert heaviside.linear(p, tau, delta=max(0.01, temperature)).tolist() == [0, 0.5, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -44,12 +43,9 @@ def test_steps_meet_their_ends_and_their_middle(tau, temperature, dtype):
 def test_half_precision_meets_the_middle_of_small_thresholds(temperature, dtype):
     for tau in (tensor(value, dtype) for value in (1e-3, 0.05, 0.95)):
         p = torch.stack([torch.zeros_like(tau), tau, torch.ones_like(tau)])
-        for h in (
-            heaviside.tempered(p, tau, temperature=temperature),
-            heaviside.linear(p, tau, delta=temperature),
-        ):
-            assert h.dtype == dtype
-            assert h.tolist() == [0, 0.5, 1]
+        h = heaviside.tempered(p, tau, temperature=temperature)
+        assert h.dtype == dtype
+        assert h.tolist() == [0, 0.5, 1]
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 0.1, 0.2, 0.3])
@@ -69,12 +65,6 @@ def test_segments_by_hand():
     torch.testing.assert_close(h, expected, rtol=0, atol=tolerances.SAME)
 
 
-def test_hard_counts_the_threshold_in():
-    h = heaviside.hard(tensor([0.0, 0.49, 0.5, 0.51, 1.0], torch.float32), 0.5)
-    assert h.tolist() == [0, 0, 1, 1, 1]
-    assert h.dtype == torch.float32
-
-
 # Relations.
 
 
@@ -82,7 +72,7 @@ def test_hard_counts_the_threshold_in():
 def test_tempered_approaches_the_step(p, tau):
     assume(abs(p - tau) > 1e-6)
     soft = heaviside.tempered(tensor(p), tau, temperature=1e-9)
-    torch.testing.assert_close(soft, heaviside.hard(tensor(p), tau), rtol=0, atol=tolerances.LIMIT)
+    assert soft.item() == pytest.approx(float(p > tau), abs=tolerances.LIMIT)
 
 
 @given(probabilities, thresholds, st.floats(1e-9, 0.4))
@@ -159,16 +149,6 @@ def test_tempered_is_the_references(p, tau, temperature):
     )
 
 
-@given(probabilities, thresholds, st.floats(0.01, 0.49), st.floats(0.1, 1e4))
-def test_linear_and_sigmoid_are_the_references(p, tau, delta, k):
-    linear, sigmoid = (
-        heaviside.linear(tensor(p), tau, delta=delta),
-        heaviside.sigmoid(tensor(p), tau, k=k),
-    )
-    assert abs(linear.item() - reference.linear(p, tau, delta)) < tolerances.REFERENCE
-    assert abs(sigmoid.item() - reference.sigmoid(p, tau, k)) < tolerances.REFERENCE
-
-
 # Gradients.
 
 
@@ -209,7 +189,6 @@ def test_temperature_may_be_a_tensor():
 
 def test_threshold_broadcasts():
     p, taus = torch.linspace(0, 1, 5), torch.tensor([[0.3], [0.6]])
-    for step in (heaviside.hard, heaviside.linear, heaviside.sigmoid, heaviside.tempered):
-        h = step(p, taus)
-        assert h.shape == (2, 5)
-        assert h[1].equal(step(p, 0.6))
+    h = heaviside.tempered(p, taus)
+    assert h.shape == (2, 5)
+    assert h[1].equal(heaviside.tempered(p, 0.6))

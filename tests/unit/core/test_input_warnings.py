@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from evalign import Confusion, MetricLoss, fit_decision, losses
+from evalign import Confusion, MetricLoss, checked, fit_decision, losses
 from evalign.core.input_warnings import rows_of_probabilities
 from evalign.training.validation import hard_confusion
 
@@ -47,14 +47,6 @@ WARNED = {
     "one-hot rows of a rule": (
         lambda: fit_decision(drawn(20, 3), ONE_HOT, metric="f1_macro"),
         ["y of fit_decision holds exactly one 1", "y.argmax(1)", 'task="multilabel"'],
-    ),
-    "probabilities": (
-        lambda: MetricLoss("f1_macro")(drawn(4, 3).softmax(1), labels(3, 4)),
-        ["MetricLoss look like probabilities", "before its softmax"],
-    ),
-    "probabilities of one image, half precision": (
-        lambda: DICE()(drawn(1, 3, 2, 2).softmax(1).half(), labels(3, 1, 2, 2)),
-        ["look like probabilities"],
     ),
 }
 
@@ -141,6 +133,31 @@ def test_a_loss_doubts_its_first_batch_only():
 def test_no_doubts_without_values():
     torch.func.vmap(DICE())(drawn(1, 20, 3), ONE_HOT.unsqueeze(0))
     DICE()(drawn(20, 3).to("meta"), ONE_HOT.to("meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_probabilities_for_logits_are_refused(dtype):
+    text = r"logits of DiceLoss must be those before the softmax\. Got rows that look like probab"
+    for shape, target in (((4, 3), labels(3, 4)), ((1, 3, 2, 2), labels(3, 1, 2, 2))):
+        p = drawn(*shape).softmax(1).to(dtype)
+        loss = DICE()
+        for _ in range(2):
+            with pytest.raises(ValueError, match=text):
+                loss(p, target)
+        loss(p.log(), target)
+        loss(p, target)  # the first batch of a network tells
+        with checked(), pytest.raises(ValueError, match=text):
+            loss(p, target)
+
+
+def test_logits_within_0_and_1_are_no_probabilities():
+    """A fresh network may begin there: only rows that all sum to 1, and differ, are."""
+    near = drawn(64, 3).softmax(1)
+    near[-1, 0] += 0.01
+    DICE()(near, labels(3, 64))
+    DICE()(torch.full((8, 2), 0.5), labels(2, 8))
+    DICE()(drawn(8, 1).sigmoid(), labels(2, 8, 1))
+    DICE()(drawn(8, 3).softmax(1), labels(2, 8, 3).float())
 
 
 def test_what_are_rows_of_probabilities():

@@ -145,7 +145,7 @@ def test_step_may_be_any_function(of):
     logits = torch.linspace(-3, 3, 12, dtype=torch.float64).reshape(6, 2)
 
     def step(p, tau):
-        return heaviside.linear(p, tau, delta=0.2)
+        return heaviside.tempered(p, tau)
 
     for temperature in (0.2, 0.01):
         soft = of(logits, heaviside=step, temperature=temperature)

@@ -145,7 +145,7 @@ def test_blocks_and_seeds(monkeypatch):
 
 def test_intervals_cover():
     """The true score lies in 95 of 100 intervals, and so does the true difference."""
-    metric, trials, number = resolve("accuracy"), 400, 200
+    metric, trials, number = resolve("accuracy"), 300, 200
     true = np.array([0.8, 0.7])
     covered = np.zeros(3)
     for trial in range(trials):

@@ -53,7 +53,7 @@ def asked_for(matrix, score, **how):
     return np.log(cost / gain)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", AVERAGED | WHOLE)
 def test_offsets_are_those_of_differences(name, classes):
     """They are those of scikit-learn's metric, at the Confusion of any classifier."""
@@ -243,7 +243,7 @@ def task_of(name):
 
 
 @pytest.mark.parametrize(
-    ("momentum", "steps"), [(0.5, 200), pytest.param(0.1, 1000, marks=pytest.mark.slow)]
+    ("momentum", "steps"), [(0.5, 48), pytest.param(0.1, 1000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("name", [*metrics.names(), COST])
 def test_offsets_come_back_after_each_class_was_predicted_alone(name, momentum, steps):

@@ -22,13 +22,12 @@ _PROBED_CLASSES = 64  # enough for functions that name a class by its index
 class Metric(ABC):
     """A function of a Confusion that returns a scalar tensor, and what training asks about it.
 
-    `resolve` makes one from a name or a user's function.
-
     Attributes:
         greater_is_better: whether its loss is 1 − metric. A cost is its own loss.
         bounds: the least and the greatest value it can have.
         needs_matrix: whether it reads the d × d matrix. Most read the O(classes) sums only.
         nan_if_undefined: whether NaN means that no class has a score, and not that logits are NaN.
+        double: whether float32 memberships are too coarse for it, so that losses use float64.
         inner_optimum: whether the best threshold lies between all and none. The slopes of other
             metrics, such as recall, lead to one of the ends.
     """
@@ -37,6 +36,7 @@ class Metric(ABC):
     bounds: tuple[float, float] = (-math.inf, math.inf)
     needs_matrix: bool = False
     nan_if_undefined: bool = False
+    double: bool = False
     inner_optimum: bool = True
 
     @property
@@ -54,16 +54,16 @@ class Metric(ABC):
             object.__setattr__(self, name, value)
 
 
+class _NotScalar(TypeError):
+    """A metric's value is no number."""
+
+
 @dataclass(frozen=True)
 class FunctionMetric(Metric):
-    """A user's function of a Confusion. Its result is checked to be a scalar tensor.
+    """A user's function from a Confusion to a scalar tensor.
 
-    The function may declare `greater_is_better` and `needs_matrix` as attributes. Without the
-    second, it is called once, at construction, with a Confusion that has no matrix.
-
-    Args:
-        function: from a `Confusion` to a scalar tensor.
-        owner: the name that errors give as the owner of the argument.
+    It may declare `greater_is_better` and `needs_matrix` as attributes. Without the second, it is
+    called once, at construction, with a Confusion that has no matrix. Errors name the `owner`.
     """
 
     function: MetricFunction
@@ -83,7 +83,11 @@ class FunctionMetric(Metric):
 
     def __call__(self, c: Confusion) -> Tensor:
         score = self.function(c)
-        self._check_scalar(score, c)
+        if not isinstance(score, Tensor) or score.ndim:
+            shape = f"shape {tuple(getattr(score, 'shape', ()))} for {c.num_classes} classes"
+            got = shape if isinstance(score, Tensor) else type(score).__name__
+            cure = "Reduce it with .mean() or .sum(), and do not call .item()."
+            raise _NotScalar(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
         return score
 
     def _reads_matrix(self) -> bool:
@@ -91,42 +95,27 @@ class FunctionMetric(Metric):
         declared = getattr(self.function, "needs_matrix", None)
         if declared is not None:
             return declared
-        probe = replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None)
         try:
-            result = self.function(probe)
+            self(replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None))
+        except _NotScalar:
+            raise
         except Exception:  # it asked for the matrix, or is written for another number of classes
             return True
-        self._check_scalar(result, probe)
         return False
-
-    def _check_scalar(self, score: object, c: Confusion) -> None:
-        if isinstance(score, Tensor) and score.ndim == 0:
-            return
-        got = type(score).__name__
-        if isinstance(score, Tensor):
-            got = f"shape {tuple(score.shape)} for {c.num_classes} classes"
-        cure = "Reduce it with .mean() or .sum(), and do not call .item()."
-        raise TypeError(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
 
 
 def _takes_one_argument(function: Any) -> bool:
     of_torchmetrics = hasattr(function, "update") and hasattr(function, "compute")
-    if not callable(function) or isinstance(function, type) or of_torchmetrics:
-        return False
     try:  # of a module, such as torch's losses, by its forward
         signature(getattr(function, "forward", function)).bind(None)
     except TypeError:
         return False
-    except ValueError:  # a built-in function may have no signature
-        pass
-    return True
+    return not (isinstance(function, type) or of_torchmetrics)
 
 
 @dataclass(frozen=True)
 class Minimize(FunctionMetric):
     """A function of a Confusion whose smaller values are better: it becomes its own loss."""
-
-    owner: str = field(default="Minimize", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,8 +132,7 @@ class NamedMetric(Metric):
     bounds = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        value = self.zero_division
-        defined = value in (0, 1)
+        value, defined = self.zero_division, self.zero_division in (0, 1)
         ok = defined or value != value  # NaN alone differs from itself
         require(ok, type(self).__name__, "zero_division", "be 0, 1 or nan", repr(value))
         self._settle(nan_if_undefined=not defined)
@@ -162,11 +150,9 @@ class ClassMetric(NamedMetric):
         average: "binary" (class 1 of two), "macro", "micro", "weighted" by the actual mass, or
             None for the vector of scores.
         labels: the classes that count. By default, as in scikit-learn, those with true or
-            predicted rows (a class that does not occur does not pull the average down), and every
-            label of a multilabel problem. A class without true rows that is predicted softly counts
-            in an average by its number of predicted rows, at most 1; in a micro average by that
-            share of its rows, most of them true negatives. No gradient flows through how much a
-            class counts.
+            predicted rows, and every label of a multilabel problem. A class without true rows that
+            is predicted softly counts by its number of predicted rows, at most 1; in a micro
+            average by that share of its rows. No gradient flows through how much a class counts.
         zero_division: the score where it is 0/0; NaN leaves the class out of the average.
     """
 
@@ -177,14 +163,14 @@ class ClassMetric(NamedMetric):
         super().__post_init__()
         name = type(self).__name__
         allowed = f"be one of {', '.join(get_args(Average))} or None"
-        known = self.average is None or self.average in get_args(Average)
-        require(known, name, "average", allowed, repr(self.average))
+        known = (None, *get_args(Average))
+        require(self.average in known, name, "average", allowed, repr(self.average))
         if self.labels is not None:
             found = numbers(self.labels)
-            whole = found.ndim == 1 and len(found) > 0 and bool((found == found.round()).all())
-            ok = whole and len(found.unique()) == len(found)
+            labels = found.long().flatten().tolist()
+            ok = found.ndim == 1 and labels == found.tolist() and len({*labels}) == len(labels) > 0
             require(ok, name, "labels", "hold class indices, each once", self.labels)
-            self._settle(labels=tuple(map(int, found.tolist())))
+            self._settle(labels=tuple(labels))
 
     @property
     def name(self) -> str:
@@ -196,7 +182,11 @@ class ClassMetric(NamedMetric):
 
     def __call__(self, c: Confusion) -> Tensor:
         if self.average == "binary":
-            self._check_binary(c)
+            cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted"
+            cure += (
+                "; if dimension 1 holds no labels, logits.unsqueeze(1)." if c.multilabel else "."
+            )
+            require(c.two, self.stem, "classes", "be two", c.size, cure)
             return self.score(c)[1]
         if self.average is None:
             score = self.score(c)
@@ -222,9 +212,8 @@ class ClassMetric(NamedMetric):
     def _counted(self, c: Confusion) -> Tensor:
         """How much each class counts: 1 or 0, or between them if it has soft predictions alone.
 
-        By default a class without true rows counts by its predicted rows of mean weight, at most 1.
-        It thus comes and goes without a jump, and counts as in scikit-learn at T → 0. No gradient
-        flows through this: it would reward never predicting a class that the batch lacks.
+        A class thus comes and goes without a jump. A gradient through this would reward never
+        predicting a class that the batch lacks.
         """
         if self.labels is not None:
             return torch.zeros_like(c.tp).index_fill(0, self._indices(c), 1)
@@ -241,13 +230,6 @@ class ClassMetric(NamedMetric):
         require(ok, type(self).__name__, "labels", allowed, self.labels)
         return constant(labels, c.tp, dtype=torch.int64)
 
-    def _check_binary(self, c: Confusion) -> None:
-        got = f"{c.num_classes} {'labels' if c.multilabel else 'classes'}"
-        cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted"
-        cure += "; if dimension 1 holds no labels, logits.unsqueeze(1)." if c.multilabel else "."
-        binary = c.num_classes == 2 and not c.multilabel
-        require(binary, self.stem, "classes", "be two", got, cure)
-
 
 class MatrixMetric(NamedMetric):
     """One number of the whole confusion matrix; not defined for multilabel problems.
@@ -261,7 +243,7 @@ class MatrixMetric(NamedMetric):
         """The metric, `zero_division` where it is undefined."""
 
     def __call__(self, c: Confusion) -> Tensor:
-        allowed, got = "come from mutually exclusive classes", f"{c.num_classes} labels"
+        allowed = "come from mutually exclusive classes"
         cure = 'Use an averaged metric such as "f1_macro" or "jaccard_micro".'
-        require(not c.multilabel, type(self).__name__, "confusion", allowed, got, cure)
+        require(not c.multilabel, type(self).__name__, "confusion", allowed, c.size, cure)
         return self.value(c)

@@ -44,8 +44,7 @@ class GMean(MatrixMetric):
         recall = safe_ratio(c.tp, c.actual, fill=1.0)  # log 1 = 0 for a class without rows
         logs = recall.clamp(min=torch.finfo(recall.dtype).tiny ** 0.5).log()
         classes = (c.actual != 0).sum()
-        mean = safe_ratio(logs.sum(), classes).exp()
-        mean = torch.where((recall == 0).any(), 0, mean)
+        mean = torch.where((recall == 0).any(), 0, safe_ratio(logs.sum(), classes).exp())
         return torch.where(classes == 0, self.zero_division, mean)
 
 
@@ -108,9 +107,8 @@ class CohenKappa(MatrixMetric):
             expected = torch.where(expected <= noise, 0, expected)  # NaN stays visible
         else:
             classes = torch.arange(c.num_classes, dtype=t.dtype, device=t.device)
-            distance = (classes.unsqueeze(1) - classes).abs()
-            if self.weights == "quadratic":
-                distance = distance**2
+            power = 2 if self.weights == "quadratic" else 1
+            distance = (classes.unsqueeze(1) - classes).abs() ** power
             observed = (distance * safe_ratio(c.matrix, c.total)).sum()
             expected = (distance * t.unsqueeze(1) * p).sum()
         return safe_ratio(expected - observed, expected, self.zero_division)
@@ -121,11 +119,6 @@ class ExpectedCost(MatrixMetric):
     """Σ cost ∘ matrix / total, the mean cost of a decision: rows of `cost` true, columns predicted.
 
     It is its own loss. A perfect classifier costs what the diagonal says, usually 0.
-
-    Examples:
-        >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
-        >>> ExpectedCost([[0, 1], [5, 0]])(c)
-        tensor(0.5000, dtype=torch.float64)
     """
 
     cost: Sequence[Sequence[float]]

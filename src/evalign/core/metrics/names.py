@@ -1,6 +1,5 @@
 """Resolve a metric given as a name (as of scikit-learn's scorers), an object or a function."""
 
-import difflib
 import json
 import re
 from contextlib import suppress
@@ -9,6 +8,7 @@ from typing import Any
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import matrix, per_class
 from evalign.core.metrics.base import Average, ClassMetric, FunctionMetric, Metric, MetricFunction
+from evalign.core.text import nearest
 
 _ENDS: dict[str, Average] = {
     "": "binary",
@@ -24,39 +24,28 @@ def with_averages(metric: type[ClassMetric], **settings: Any) -> dict[str, Class
     return {each.name: each for each in made}
 
 
+_OF_CLASSES = [
+    with_averages(per_class.Precision),
+    with_averages(per_class.Recall),
+    with_averages(per_class.Specificity),
+    with_averages(per_class.NegativePredictiveValue),
+    *(with_averages(per_class.FBeta, beta=beta) for beta in (0.5, 1.0, 2.0)),
+    with_averages(per_class.Jaccard),
+    with_averages(per_class.Informedness),
+    with_averages(per_class.Markedness),
+    with_averages(per_class.FowlkesMallows),
+]
+_OF_MATRIX = [
+    matrix.Accuracy(),
+    matrix.BalancedAccuracy(),
+    matrix.MatthewsCorrcoef(),
+    *(matrix.CohenKappa(weights=weights) for weights in (None, "linear", "quadratic")),
+    matrix.GMean(),
+]
 _NAMED: dict[str, Metric] = {
-    "accuracy": matrix.Accuracy(),
-    "balanced_accuracy": matrix.BalancedAccuracy(),
-    "matthews_corrcoef": matrix.MatthewsCorrcoef(),
-    "cohen_kappa": matrix.CohenKappa(),
-    "cohen_kappa_linear": matrix.CohenKappa(weights="linear"),
-    "cohen_kappa_quadratic": matrix.CohenKappa(weights="quadratic"),
-    "g_mean": matrix.GMean(),
-    **with_averages(per_class.Precision),
-    **with_averages(per_class.Recall),
-    **with_averages(per_class.Specificity),
-    **with_averages(per_class.NegativePredictiveValue),
-    **with_averages(per_class.FBeta),
-    **with_averages(per_class.FBeta, beta=2.0),
-    **with_averages(per_class.FBeta, beta=0.5),
-    **with_averages(per_class.Jaccard),
-    **with_averages(per_class.Informedness),
-    **with_averages(per_class.Markedness),
-    **with_averages(per_class.FowlkesMallows),
+    **{each.name: each for each in _OF_MATRIX},
+    **{name: each for averages in _OF_CLASSES for name, each in averages.items()},
 }
-_SYNONYMS = {
-    "dice": "f1",
-    "iou": "jaccard",
-    "kappa": "cohen_kappa",
-    "mcc": "matthews_corrcoef",
-    "mean_iou": "jaccard_macro",
-    "sensitivity": "recall",
-    "tnr": "specificity",
-    "tpr": "recall",
-    "true_negative_rate": "specificity",
-    "true_positive_rate": "recall",
-}
-_RANKING = ("auc", "auroc", "roc_auc", "auprc", "pr_auc", "average_precision")
 
 
 def names() -> list[str]:
@@ -97,27 +86,9 @@ def _by_name(name: str, owner: str) -> Metric:
     if beta := re.fullmatch(r"f(\d+(?:\.\d+)?)(|_macro|_micro|_weighted)", name):
         return per_class.FBeta(beta=float(beta[1]), average=_ENDS[beta[2]])
     if name.startswith("expected_cost["):
-        costs = None
-        with suppress(ValueError, RecursionError):  # it is not JSON
+        with suppress(json.JSONDecodeError, RecursionError):
             costs = json.loads(name.removeprefix("expected_cost"))
-        if costs is not None:
             return matrix.ExpectedCost(costs)
-    allowed = "be a name of metrics.names()"
-    raise ValueError(complaint(owner, "metric", allowed, repr(name), _cure(name)))
-
-
-def _cure(name: str) -> str:
-    """The nearest known name, its words in any order: "macro_f1" is "f1_macro"."""
-    plain = re.sub(r"[\s-]+", "_", name.lower()).removesuffix("_score")
-    if plain in _RANKING:
-        return "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy."
-    known = {_sorted_words(each): each for each in names()}
-    known["expected_cost"] = "expected_cost[[0, 1], [5, 0]]"
-    for end in _ENDS:
-        known |= {_sorted_words(other + end): one + end for other, one in _SYNONYMS.items()}
-    close = difflib.get_close_matches(_sorted_words(plain), known, n=1)
-    return f'Did you mean "{known[close[0]]}"?' if close else ""
-
-
-def _sorted_words(name: str) -> str:
-    return "_".join(sorted(name.split("_")))
+    known = [*names(), "expected_cost[[0, 1], [5, 0]]"]
+    allowed, cure = "be a name of metrics.names()", nearest(name, known)
+    raise ValueError(complaint(owner, "metric", allowed, repr(name), cure))

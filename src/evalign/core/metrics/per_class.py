@@ -50,18 +50,16 @@ class Specificity(ClassMetric):
 
 
 def _surely_rejected(c: Confusion) -> Tensor:
-    """The rejected mass, set to 0 where it is no more than rounding error.
-
-    It and tn are differences of sums, so their ratio would be noise there.
-    """
+    """The rejected mass, a difference of sums, set to 0 where it is no more than rounding error."""
     noise = 8 * torch.finfo(c.rejected.dtype).eps * c.total
     return torch.where(c.rejected <= noise, 0, c.rejected)  # NaN stays visible
 
 
 class NegativePredictiveValue(ClassMetric):
-    """tn / (tn + fn)."""
+    """tn / (tn + fn). A membership near 1 in float32 says little of its complement: use float64."""
 
     stem = "npv"
+    double = True
     inner_optimum = False
 
     def score(self, c: Confusion) -> Tensor:
@@ -75,11 +73,6 @@ class FBeta(ClassMetric):
 
     β is how many times recall matters more than precision: β = 5 prefers recall, β = 0.25
     precision.
-
-    Examples:
-        >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
-        >>> FBeta(beta=1.0)(c)
-        tensor(0.6667, dtype=torch.float64)
     """
 
     beta: float | Sequence[float] = 1.0
@@ -99,16 +92,13 @@ class FBeta(ClassMetric):
         self._settle(beta=beta, stem=stem)
 
     def score(self, c: Confusion) -> Tensor:
-        square = self._beta(c) ** 2
+        beta = self.beta
+        if isinstance(beta, Sequence):
+            allowed = f"be one number or one per class ({c.num_classes})"
+            require(len(beta) == c.num_classes, "FBeta", "beta", allowed, f"{len(beta)} numbers")
+            beta = constant(beta, c.tp)
+        square = beta**2
         return safe_ratio((1 + square) * c.tp, square * c.actual + c.predicted, self.zero_division)
-
-    def _beta(self, c: Confusion) -> float | Tensor:
-        if not isinstance(self.beta, Sequence):
-            return self.beta
-        allowed = f"be one number or one per class ({c.num_classes})"
-        got = f"{len(self.beta)} numbers"
-        require(len(self.beta) == c.num_classes, "FBeta", "beta", allowed, got)
-        return constant(self.beta, c.tp)
 
 
 class Jaccard(ClassMetric):
@@ -144,6 +134,7 @@ class Markedness(_Skill):
     """Precision + negative predictive value − 1."""
 
     stem = "markedness"
+    double = True
     inner_optimum = False  # precision gains more by a high threshold than the other part loses
 
     def score(self, c: Confusion) -> Tensor:

@@ -49,7 +49,7 @@ def sums(this: CallPlan, rows: GivenRows, settings: KernelSettings) -> tuple[Ten
 
 
 def total(this: CallPlan, partial: Tensor) -> Tensor:
-    """The sums of all programs, as those of one, in float64."""
+    """The sums of all programs added up, in float64 and in the layout of one program's."""
     added = partial.new_empty(1, this.width, dtype=torch.float64)
     this.add_up(partial, added)
     return added
@@ -66,9 +66,10 @@ def end(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss, its slopes, and the sums at which they are taken; the state is moved in place.
 
-    The slopes are those by tp and predicted of every class, and by the sum of the cross-entropy,
-    times `scale`. The temperature stands behind, since it may change before the backward pass, and
-    the shift and factors of the cross-entropy. The sums are `finish`'s `point`.
+    The slopes are with respect to tp and predicted of every class and to the sum of the
+    cross-entropy, times `scale`. They are followed by the temperature, which may change before the
+    backward pass, and by the shift and factors of the cross-entropy. The sums are the `point` of
+    `finish`.
     """
     if partial.numel() > ALONE:
         partial = total(this, partial)
@@ -82,7 +83,7 @@ def end(
     if state is not None and state.counts is not None and state.offsets is not None:
         followed = state.counts, state.offsets
     tensors = partial, settings.temperature, partial if cross is None else cross, point, loss
-    # A number comes as float32, so what that leaves of it follows.
+    # Triton passes a number as float32, so the remainder follows it.
     weight = float(np.float32(metric_weight))
     launch(*tensors, slopes, *kept, *followed, numbers=(weight, metric_weight - weight))
     return loss, slopes, point
@@ -127,15 +128,15 @@ def gradient_of_sums(
 
 
 def _cross_entropy(settings: KernelSettings) -> Tensor | None:
-    """The shift, and on a second line the factors of the classes."""
+    """The shift and, in a second row, the factors of the classes."""
     if settings.shift is None or settings.factor is None:
         return settings.shift
     factor = settings.factor[:, 0] if settings.factor.ndim == 2 else settings.factor
-    return torch.stack([settings.shift, factor])  # of a label's two both are the same here
+    return torch.stack([settings.shift, factor])  # the two of a label are the same here
 
 
 def _tensors(this: CallPlan, rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, target and weights in the layout of the plan; the logits stand in for no weights."""
+    """Logits, target and weights in the layout of the plan; without weights, the logits again."""
     logits = rows.logits.contiguous() if this.copied else rows.logits
     weight = logits if rows.weight is None else rows.weight
     return logits, rows.target.contiguous(), weight.contiguous() if this.weighs_rows else weight

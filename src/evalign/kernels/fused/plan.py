@@ -28,15 +28,15 @@ from evalign.kernels.sums import KernelSettings
 
 # Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
 LONGEST = 4096  # classes of a row that is kept on chip
-SUM_WARPS = 16  # of a processor at a time, where each program has sums of its own
+SUM_WARPS = 16  # per processor, where each program has its own sums
 NARROW = 32  # classes of a row that one thread goes through
-WARPS = 64  # of a processor at a time, where nothing is summed over rows
+WARPS = 96  # per processor, where nothing is summed over rows
 LONG_ROW, LONG_COLUMNS, LONG_GRADIENT = (2048, 4), (2048, 4), (8192, 32)  # columns and warps
 LABELS = 64  # of a tile
-FINISH = 4096  # classes at a time, of the one program that ends
-ADD = 32, 128  # sums at a time, and of so many programs
-ALONE = 2**16  # sums that it adds up by itself
-PLANS = 1000  # that are kept
+FINISH = 4096  # classes per block of the one program that ends the pass
+ADD = 32, 128  # sums and programs per block
+ALONE = 2**16  # sums that the last program adds up by itself
+PLANS = 1000  # kept at most
 
 
 class State(NamedTuple):
@@ -64,9 +64,9 @@ class State(NamedTuple):
 
 
 class Launch:
-    """A kernel with its grid and all arguments but those that come first.
+    """A kernel with its grid and all but its first arguments.
 
-    They are tensors, and numbers that may change from call to call.
+    The first are tensors, and numbers that may change from call to call.
     """
 
     def __init__(self, kernel: Any, grid: tuple[int, ...], *rest: Any, warps: int = 4) -> None:

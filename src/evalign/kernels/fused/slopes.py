@@ -32,8 +32,8 @@ def gradient(
     outer_slope = tl.load(outer).to(compute)
     of_predicted, shift = slopes + CLASSES, slopes + 2 * CLASSES + 2
     column = tl.arange(0, COLUMNS)[:, None]
-    # What is the same for every row stays on chip, if a row does.
-    g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
+    # Values shared by all rows stay on chip if a row does.
+    g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
     n = images * size
     tiles = tl.cdiv(size, ROWS)
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
@@ -72,7 +72,7 @@ def gradient(
             upg = tl.zeros([COLUMNS, ROWS], compute)
             for begin in range(0, CLASSES, COLUMNS):
                 column = begin + tl.arange(0, COLUMNS)[:, None]
-                g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
+                g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
                 q, h, up, e = _tile(
                     logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
                 )
@@ -105,29 +105,23 @@ def gradient(
             at_own -= cross
 
         if WHOLE:
-            out = _slope(q, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
+            out = up * ((g - mean) * share) - q * common
+            if CROSS_ENTROPY:
+                out += per_mass * odds_of(shift, column, CLASSES, compute) * e
             out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
             _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
         else:
             for begin in range(0, CLASSES, COLUMNS):
                 column = begin + tl.arange(0, COLUMNS)[:, None]
-                g, odd = _of_columns(of_predicted, shift, column, CLASSES, CROSS_ENTROPY)
+                g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
                 q, h, up, e = _tile(
                     logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
                 )
-                out = _slope(q, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
+                out = up * ((g - mean) * share) - q * common
+                if CROSS_ENTROPY:
+                    out += per_mass * odds_of(shift, column, CLASSES, compute) * e
                 out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
                 _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
-
-
-@triton.jit
-def _of_columns(of_predicted, shift, column, CLASSES: tl.constexpr, CROSS_ENTROPY: tl.constexpr):
-    """The slope by the predicted mass of classes, and their odds."""
-    g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
-    odd = g
-    if CROSS_ENTROPY:
-        odd = odds_of(shift, column, CLASSES, g.dtype)
-    return g, odd
 
 
 @triton.jit
@@ -141,15 +135,6 @@ def _tile(
     e = tl.exp(z - largest)
     q, h = membership(e, scale, t, EPS)
     return q, h, slope(q, t, EPS), e
-
-
-@triton.jit
-def _slope(q, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY: tl.constexpr):
-    """The gradient but for the two largest and the true class."""
-    out = up * ((g - mean) * share) - q * common
-    if CROSS_ENTROPY:
-        out += per_mass * odd * e
-    return out
 
 
 @triton.jit

@@ -141,7 +141,7 @@ def target_and_weight(
 ):  # fmt: skip
     """The class of rows, their weight (0 if ignored), and whether it is a class.
 
-    That is not checked on CUDA before. A row whose target is not a class gets NaN.
+    On CUDA the target is not checked beforehand. A row whose target is not a class gets NaN.
     """
     y = tl.load(target + r, mask=live, other=0).to(tl.int64)
     counts = live & (y != ignore)
@@ -215,8 +215,9 @@ def two_largest(z, column):
 
 @triton.jit
 def _largest(z, column):
-    """The largest and its column, the first of equal ones: of `tl.max`'s own, which may be
-    any of them, the threads of a warp would each find another.
+    """The largest and its column, the first among equals.
+
+    The column of `tl.max` may be any of them, and differ between the threads of a warp.
     """
     largest = tl.max(z, 1, keep_dims=True)
     return largest, tl.min(tl.where(z == largest, column, 2147483647), 1, keep_dims=True)

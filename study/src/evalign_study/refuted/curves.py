@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalign.core import curves, membership
+from evalign.core import membership
 from evalign.core.confusion import Confusion
 from evalign.core.membership import Step
 from evalign.core.numerics import safe_ratio
-from evalign.losses import AveragePrecisionLoss
+from evalign.losses import AveragePrecisionLoss, curves
 
 
 class PartialAUCLoss(AveragePrecisionLoss):
