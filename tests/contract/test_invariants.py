@@ -129,11 +129,13 @@ def test_ignored_rows_are_as_good_as_absent(case):
     ignored[::3] = -100
     keep = torch.arange(len(logits)) % 3 != 0
     loss = case.make()
-    spoilt = torch.where(keep.view(-1, *[1] * (logits.ndim - 1)), logits, torch.nan)
-    value, gradient = value_and_gradient(loss, spoilt, ignored)
     fewer, gradient_of_fewer = value_and_gradient(loss, logits[keep], target[keep])
-    assert_same((value, gradient[keep]), (fewer, gradient_of_fewer), tolerances.SAME)
-    assert (gradient[~keep] == 0).all()
+    for padding in (torch.nan, -torch.inf):  # as those of tokens that are masked out
+        spoilt = torch.where(keep.view(-1, *[1] * (logits.ndim - 1)), logits, padding)
+        for y, weight in ((ignored, None), (target, keep.double())):
+            value, gradient = value_and_gradient(loss, spoilt, y, sample_weight=weight)
+            assert_same((value, gradient[keep]), (fewer, gradient_of_fewer), tolerances.SAME)
+            assert (gradient[~keep] == 0).all()
     ignored[:] = -100
     assert loss(logits, ignored).item() == 0
 
@@ -177,7 +179,9 @@ def test_upstream_gradient(case):
     torch.testing.assert_close(scaled, -3 * gradient, rtol=0, atol=tolerances.SAME)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_half_precision_logits_are_computed_in_float32(case, dtype):
     """The same number as for the rounded logits in float32: nothing is lost inside."""
@@ -291,11 +295,11 @@ def test_compiles_as_one_graph_for_all_batch_sizes(case):
         assert_same(value_and_gradient(compiled, logits, target), eager, tolerances.SAME)
 
 
-# WMWLoss compares all pairs of rows, four billion here.
+# WMWLoss compares all pairs of rows, 67 million here.
 @pytest.mark.parametrize("case", [c for c in CASES if not c.id.startswith("wmw")], ids=repr)
 def test_float32_on_many_rows_with_a_rare_class(case):
-    """Sums of 16,384 rows, of which the last class has five."""
-    logits, target = data(case.task, rows=16_384)
+    """Sums of 8,192 rows, of which the last class has five."""
+    logits, target = data(case.task, rows=8_192)
     if case.task == "multiclass":
         target = torch.where(target == CLASSES - 1, 0, target)
         target[:5] = CLASSES - 1

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import special, stats
+from scipy import stats
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -33,7 +33,8 @@ from sklearn.svm import SVC
 import evalign
 from evalign import AlignedDecisionCV, fit_decision
 from evalign.core.constraints import Infeasible
-from evalign.estimators.evidence import MIN_TUNING_ROWS, mean_of
+from evalign.core.metrics import resolve
+from evalign.estimators.evidence import MIN_TUNING_ROWS, mean_difference
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
 
@@ -98,10 +99,10 @@ def test_scores_of_the_folds(fitted, held_out):
     assert results["gain"] == pytest.approx(np.mean(gains))
     # Nadeau and Bengio: the variance of the mean is s²(1/k + 1/(k − 1)).
     reach = stats.t.ppf(0.975, 2) * math.sqrt((1 / 3 + 1 / 2) * np.var(gains, ddof=1))
-    # On the scale of the logit between −1 and 1, the bounds of a difference of F1.
-    share = (1 + np.mean(gains)) / 2
-    end = special.expit(special.logit(share) + reach / (2 * share * (1 - share)))
-    assert results["gain_high"] == pytest.approx(2 * end - 1)
+    # On the scale of log((1 + gain)/(1 − gain)), whose slope is 2/(1 − gain²).
+    gain = np.mean(gains)
+    high = np.tanh(np.arctanh(gain) + reach / (1 - gain**2))
+    assert results["gain_high"] == pytest.approx(high)
     assert results["mean_rule_score"] == pytest.approx(results["rule_scores"].mean())
     assert results["std_argmax_score"] == pytest.approx(results["argmax_scores"].std())
 
@@ -468,11 +469,10 @@ def test_a_row_that_is_held_out_twice_is_refused():
 
 
 def test_differences_of_a_bounded_score_have_bounded_intervals():
-    """Gains of 0.9 and 0.1 have a symmetric interval of −8.3 to 9.3."""
-    low, high = mean_of(np.array([0.9, 0.1]))[1:3]
-    assert (low, high) == pytest.approx((-8.3, 9.3), abs=0.01)
-    value, low, high, _ = mean_of(np.array([0.9, 0.1]), (-1, 1))
-    assert -1 <= low < value < high <= 1
+    """Unbounded ones begin at −1.3 and end at 9.3."""
+    for differences in ([-0.9, -1, -1, -1, -1, 0.2], [0.9, 0.1]):
+        value, low, high, _ = mean_difference(np.array(differences), resolve("f1"))
+        assert -1 < low < value < high < 1
 
 
 def test_few_rows_are_not_tuned_on():

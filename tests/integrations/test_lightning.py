@@ -4,6 +4,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from sklearn.metrics import f1_score
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
@@ -106,26 +107,82 @@ def test_batch_statistics_of_parts_are_warned_of():
         fit(fitted, Trainer(max_steps=1, limit_val_batches=0, **QUIET))
 
 
-def test_accumulated_metrics_are_refused():
+def test_accumulation_without_microbatches_is_warned_of():
     trainer = Trainer(max_epochs=1, callbacks=[GradientAccumulationScheduler({0: 2})], **QUIET)
-    with pytest.raises(ValueError, match=r"accumulate_grad_batches .* must be 1.* microbatch_size"):
+    with pytest.warns(UserWarning, match=r"accumulate_grad_batches is above 1.* microbatch_size"):
         fit(module(), trainer)
 
 
 @pytest.mark.parametrize("metric", ["f1_macro", "cohen_kappa"])
 def test_the_metric_is_of_all_rows_not_a_mean_over_batches(metric):
-    """With weights, ignored rows, and batches that lack classes."""
+    """With weights, ignored rows, and batches that lack classes; in a test by the rule too."""
     x, y = made_rows(40, seed=2)
     y[::7] = -100
     weight = torch.rand(40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     tested = AlignedModule(network(), MetricLoss(metric), metric)
     batches = DataLoader(TensorDataset(x, y, weight), batch_size=3)
+    with pytest.raises(RuntimeError, match="rule of AlignedModule must follow an evaluation"):
+        Trainer(**QUIET).test(tested, batches, verbose=False)
+    (seen,) = Trainer(**QUIET).validate(tested, batches, verbose=False)
     (logged,) = Trainer(**QUIET).test(tested, batches, verbose=False)
-    confusion = Confusion.from_predictions(
-        tested(x).argmax(1), y, num_classes=CLASSES, sample_weight=weight, matrix=True
-    )
-    expected = metrics.resolve(metric)(confusion).item()
-    assert logged["test_metric"] == pytest.approx(expected, abs=tolerances.FLOAT32)
+
+    def expected(labels):
+        how = {"num_classes": CLASSES, "sample_weight": weight, "matrix": True}
+        confusion = Confusion.from_predictions(labels, y, **how)
+        value = metrics.resolve(metric)(confusion).item()
+        return pytest.approx(value, abs=tolerances.FLOAT32)
+
+    assert logged["test_metric_argmax"] == seen["val_metric"] == expected(tested(x).argmax(1))
+    assert logged["test_metric"] == expected(tested.predict_step((x,)))
+    assert seen["val_metric_rule"] == pytest.approx(tested.rule.score, abs=tolerances.FLOAT32)
+    assert logged["test_metric"] != logged["test_metric_argmax"]
+
+
+@pytest.mark.parametrize("task", ["one logit", "labels"])
+def test_the_metric_of_the_rule_for_every_task(task):
+    x, y = made_rows(60)
+    y = y == 2 if task == "one logit" else torch.stack([y == 1, y == 2], 1)
+    metric = "f1" if task == "one logit" else "f1_macro"
+    torch.manual_seed(0)
+    linear = nn.Linear(4, 1 if task == "one logit" else 2).double()
+    tested = AlignedModule(linear, MetricLoss(metric), metric)
+    batches = DataLoader(TensorDataset(x, y), batch_size=16)
+    Trainer(**QUIET).validate(tested, batches, verbose=False)
+    (logged,) = Trainer(**QUIET).test(tested, batches, verbose=False)
+    with torch.no_grad():
+        logits, labels = tested(x).squeeze(1), tested.predict_step((x,))
+    average = "binary" if task == "one logit" else "macro"
+    for name, given in (("test_metric", labels), ("test_metric_argmax", logits > 0)):
+        expected = f1_score(y, given, average=average)
+        assert logged[name] == pytest.approx(expected, abs=tolerances.FLOAT32)
+
+
+class Own(AlignedModule):
+    """A module of one's own, whose constructor needs nothing."""
+
+    def __init__(self):
+        super().__init__(network(), AlignedLoss("f1_macro"), "f1_macro")
+
+
+def test_a_module_of_ones_own_is_loaded_without_arguments(tmp_path):
+    fitted, trainer = Own(), Trainer(max_epochs=1, **QUIET)
+    fit(fitted, trainer)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    loaded, (x, _) = Own.load_from_checkpoint(tmp_path / "last.ckpt"), made_rows(40)
+    with torch.no_grad():
+        assert torch.equal(loaded.predict_step((x,)), fitted.predict_step((x,)))
+    assert torch.equal(loaded.loss.offsets, fitted.loss.offsets)
+
+
+def test_a_checkpoint_of_cross_entropy_says_what_begins_anew(tmp_path):
+    plain = nn.CrossEntropyLoss(torch.ones(CLASSES, dtype=torch.float64))
+    fitted, trainer = AlignedModule(network(), plain, "f1_macro"), Trainer(max_epochs=1, **QUIET)
+    fit(fitted, trainer)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    with pytest.warns(UserWarning, match=r"is of another loss: loss\.temperature.* begin anew"):
+        loaded = Own.load_from_checkpoint(tmp_path / "last.ckpt")
+    for p, q in zip(loaded.network.parameters(), fitted.network.parameters(), strict=True):
+        assert torch.equal(p, q)
 
 
 # The second training only loads.

@@ -44,6 +44,11 @@ pytestmark = [
 ]
 
 
+def slow(*values):
+    """Values of a parameter that only a release needs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def reduced_by_halves(self, parts, reduce=interpreter.ReduceOps.generic_reduce):
     """Combine halves of a tile, as a GPU does; the interpreter goes through all its numbers."""
     if self.axis is None or not self.keep_dims:
@@ -110,8 +115,8 @@ def test_agrees(small_tiles, rows, classes):
 
 
 # The interpreter cuts bfloat16 off where a GPU rounds; that type is tested on a GPU alone.
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
-@pytest.mark.parametrize("classes", [3, 20])
+@pytest.mark.parametrize("dtype", [slow(torch.float64), torch.float32, torch.float16])
+@pytest.mark.parametrize("classes", [slow(3), 20])
 def test_precisions_and_temperatures(small_tiles, classes, dtype):
     for temperature in (1e-9, 0.4):
         assert_agrees(by_fused, random_batch(2, classes, dtype=dtype), temperature)
@@ -130,7 +135,7 @@ def test_hostile_logits(name, long, tiles_of):
     assert_agrees(by_fused, batch, 0.2, gradient=unique)
 
 
-@pytest.mark.parametrize(("rows", "classes"), [(2, 5), (1, 600), (1, 4100)])
+@pytest.mark.parametrize(("rows", "classes"), [(2, 5), (1, 600), slow(1, 4100)])
 def test_real_tiles(rows, classes):
     """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
     assert_agrees(by_fused, random_batch(rows, classes), 0.2)
@@ -304,29 +309,34 @@ def test_aligned(task, on_gpu):
     assert_same(lambda: AlignedLoss("f1_macro", metric_weight=3, momentum=1), *batches)
 
 
-@pytest.mark.parametrize(("task", "name"), [(task, x) for task in TASKS for x in CLOSED[task]])
+# The first metric of each task in every run, all for a release.
+FOLLOWED = [(task, x) for task in TASKS for x in CLOSED[task]]
+FOLLOWED = [x if x[1] == CLOSED[x[0]][0] else slow(*x) for x in FOLLOWED]
+
+
+@pytest.mark.parametrize(("task", "name"), FOLLOWED)
 def test_offsets_follow(task, name, on_gpu):
     batches = [rows_of(task, seed=seed) for seed in range(2)]
     assert_same(lambda: AlignedLoss(name), *batches, atol=tolerances.REFERENCE)
 
 
-def test_padding_counts_for_nothing(on_gpu, tiles_of):
+@pytest.mark.parametrize("longest", [slow(4096), 2])
+def test_padding_counts_for_nothing(longest, on_gpu, tiles_of):
     """Ignored rows may hold anything, as those of padded tokens do."""
-    for longest in (4096, 2):
-        tiles_of(longest, 2)
-        for task in TASKS:
-            logits, target = (x[:3] for x in rows_of(task, seed=3)[:2])
-            target = target.clamp(min=0)
-            target[1] = -100
-            padded = logits.clone()
-            padded[1] = torch.nan
-            for z in (logits, padded):
-                z.requires_grad_()
-            ours, theirs = aligned(task), aligned(task)
-            values = ours(padded, target), theirs(logits, target)
-            assert torch.equal(*values)
-            pairs_of = zip(values, (padded, logits), strict=True)
-            assert torch.equal(*(torch.autograd.grad(value, z)[0] for value, z in pairs_of))
+    tiles_of(longest, 2)
+    for task in TASKS:
+        logits, target = (x[:3] for x in rows_of(task, seed=3)[:2])
+        target = target.clamp(min=0)
+        target[1] = -100
+        padded = logits.clone()
+        padded[1] = torch.nan
+        for z in (logits, padded):
+            z.requires_grad_()
+        ours, theirs = aligned(task), aligned(task)
+        values = ours(padded, target), theirs(logits, target)
+        assert torch.equal(*values)
+        pairs_of = zip(values, (padded, logits), strict=True)
+        assert torch.equal(*(torch.autograd.grad(value, z)[0] for value, z in pairs_of))
 
 
 def test_a_weight_of_the_metric_that_changes_is_not_compiled_anew(on_gpu):
@@ -346,7 +356,7 @@ def test_class_weights_in_both_layouts_and_precisions(on_gpu):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [slow(True), False])
 def test_several_programs(task, alone, on_gpu, monkeypatch):
     """Their sums are added up by the program that ends, or before it, if they are many."""
     monkeypatch.setattr(plan, "LABELS", 2)

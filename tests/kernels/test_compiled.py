@@ -71,7 +71,14 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("task", "name", "running", "cross", "sums"), ENDS)
+# Each takes seconds: one of a kind in every run, all for a release.
+SOME = ("markedness_micro", "matthews_corrcoef", "npv", "jaccard_weighted")
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "running", "cross", "sums"),
+    [end if end[1] in SOME else pytest.param(*end, marks=pytest.mark.slow) for end in ENDS],
+)
 def test_end(task, name, running, cross, sums):
     form = closed_form(metrics.resolve(name))
     constants = {

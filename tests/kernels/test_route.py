@@ -1,11 +1,14 @@
 """The ways of a call, which make no difference: kernels of the CPU against `core` and autograd."""
 
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from evalign import AlignedLoss, MetricLoss, metrics
-from evalign.kernels import cpu
+from evalign.kernels import cpu, labels
+from evalign.losses import route
 from tests import tolerances
 from tests.contract.cases import data
 from tests.kernels.agreement import random_batch
@@ -60,6 +63,44 @@ def ordinary_and_hostile():
 def test_kernel_and_core_give_one_loss(make, calls):
     assert_same(make, *ordinary_and_hostile())
     assert calls
+
+
+def labelled(task):
+    """Rows and images, probabilities, large logits, bool targets, and nothing."""
+    logits, target, weight = rows_of(task, images=True)
+    probable = (0.7 * target + 0.1).where(target >= 0, -100)
+    batches = [rows_of(task, seed=seed) for seed in range(2)]
+    batches += [(logits, target, weight), (logits, probable, weight)]
+    batches += [(50 * logits, target, None), (logits, target == 1, None)]
+    return [*batches, (logits, torch.full_like(target, -100), weight)]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "atol"),
+    [(0.01, tolerances.SAME), (0.2, tolerances.SAME), (0.4, tolerances.SLIVER)],
+)
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_kernel_of_labels_and_core_give_one_loss(task, temperature, atol, monkeypatch):
+    ran, forward = [], labels.forward
+    monkeypatch.setattr(labels, "forward", lambda *x: ran.append(1) or forward(*x))
+    names = ["f1_macro", "matthews_corrcoef"] if task == "binary" else ["f1_macro", "npv_micro"]
+    several = (2,) if task == "binary" else (4, 2)
+    shares = torch.arange(1, 1 + math.prod(several)).view(several)
+    weight = [3.0, 1.0, 0.2, 5.0][: several[0]]
+    common = {"temperature": temperature, "task": task}
+    for metric in names:
+        makes = [lambda **more: MetricLoss(metric, **common, **more)]  # noqa: B023
+        for settings in ({}, {"class_weight": weight}, {"class_shares": shares}):
+            makes.append(lambda settings=settings: AlignedLoss(metric, **common, **settings))  # noqa: B023
+        for make in makes:
+            assert_same(make, *labelled(task), atol=atol)
+    assert len(ran) > 20
+    # What is infinite is core's: 0 · ∞ is 0 there.
+    logits, target, weight = rows_of(task)
+    logits.view(-1)[torch.where(target.view(-1) == 0)[0][0]] = -torch.inf
+    ran.clear()
+    assert AlignedLoss(names[0], **common)(logits.requires_grad_(), target).isfinite()
+    assert not ran
 
 
 @pytest.mark.parametrize("order", ["good first", "NaN first", "empty first"])
@@ -167,6 +208,17 @@ def test_second_derivative(make):
             assert_close(a, b, **NEAR)
 
 
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_second_derivative_of_labels(task):
+    loss, twin = pairs(lambda: aligned(task))
+    logits, target, weight = rows_of(task)
+    leaf, other = (logits.clone().requires_grad_() for _ in range(2))
+    ours = squared_slope(loss(leaf, target, sample_weight=weight), leaf)
+    theirs = squared_slope(separately(twin, other, target, weight), other)
+    for a, b in zip(ours, theirs, strict=True):
+        assert_close(a, b, **NEAR)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_temperature_of_the_forward_pass_holds(again):
     logits, target, weight = rows_of("multiclass")
@@ -196,10 +248,8 @@ def test_rows_changed_before_the_backward_pass_are_refused(changed):
         ("probabilities", {"metric": "f1_macro", "task": "multiclass"}),
         ("multiclass", {"metric": metrics.CohenKappa(weights="linear")}),
         ("multiclass", {"metric": "f1_macro", "heaviside": "sigmoid"}),
-        ("binary", {"metric": "f1"}),
-        ("multilabel", {"metric": "f1_macro"}),
     ],
-    ids=["class probabilities", "full matrix", "another step", "binary", "multilabel"],
+    ids=["class probabilities", "full matrix", "another step"],
 )
 def test_what_core_computes(data_of, settings, calls):
     logits, target = data("multiclass" if data_of == "probabilities" else data_of)
@@ -252,3 +302,18 @@ def test_subclasses_transforms_and_compilers_take_cores_path(calls):
     compiled = torch.compile(loss, fullgraph=True, backend="eager")
     assert_close(compiled(logits, target), expected, **NEAR)
     assert not calls
+
+
+@pytest.mark.parametrize("metric", ["jaccard_macro", metrics.Recall(average="macro", labels=(3,))])
+def test_large_images_one_by_one(metric, calls, monkeypatch):
+    monkeypatch.setattr(route, "LARGE", 10)
+    settings = {"per_image": True, "label_smoothing": 0.1}
+    for make in (
+        lambda: MetricLoss(metric, per_image=True),
+        lambda: AlignedLoss(metric, **settings),
+    ):
+        assert_same(make, *(rows_of("multiclass", images=True, seed=seed) for seed in range(2)))
+    assert len(calls) == 12
+    for task in ("binary", "multilabel"):
+        make = lambda: MetricLoss("f1_macro", per_image=True, task=task)  # noqa: B023, E731
+        assert_same(make, rows_of(task, images=True))

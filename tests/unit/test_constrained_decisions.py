@@ -6,15 +6,19 @@ import re
 
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 from evalign import Confusion
 from evalign.core.constraints import parse
+from evalign.core.metrics import resolve
 from evalign.decisions import DecisionRule, calibration, fit_decision
 from evalign.decisions.confusions import ScoredRows, gain_matrix
 from evalign.decisions.gain_search import best_rule
 from evalign.decisions.local_search import best_neighbour, standings
 from evalign.decisions.objective import ROUNDING, Objective
 from tests.tolerances import SAME
+
+recall, precision = resolve("recall"), resolve("precision")
 
 
 def problem(classes, rows, seed=0):
@@ -74,6 +78,36 @@ def test_two_classes_are_the_best_of_all_cuts(constraint):
         assert met(constraint, rule(logits), y, 2)
         assert rule.score == pytest.approx(max(scores), abs=SAME)
     assert feasible >= 3
+
+
+def test_bounds_that_exclude_each_other_say_what_is_possible():
+    """On each side of two bounds, over all cuts; of three classes and of many labels, by search."""
+    logits, y = problem(2, 50)
+    z = logits[:, 1] - logits[:, 0]
+    bounds = "recall >= 0.95, precision >= 0.9"
+    cuts = [(z > cut).long() for cut in [z.min() - 1, *z]]
+    found = [Confusion.from_predictions(labels, y, num_classes=2) for labels in cuts]
+    pairs = [(recall(c).item(), precision(c).item()) for c in found]
+    most_precise = max(p for r, p in pairs if r >= 0.95)
+    most_found = max(r for r, p in pairs if p >= 0.9)
+    text = (
+        f"'precision >= 0.9' is possible with recall up to {most_found:.4g}. "
+        f"'recall >= 0.95' is possible with precision up to {most_precise:.4g}."
+    )
+    for confidence in (None, 0.9):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            fit_decision(z, y, metric="f1", constraint=bounds, confidence=confidence)
+
+    bounds = "recall[2] >= 0.9, predicted_rate[2] <= 0.05"
+    logits, y = problem(3, 60)
+    side = r"'recall\[2\] >= 0.9' is possible with predicted_rate\[2\] down to (0\.\d+)\."
+    for labels, task in ((y, None), (one_hot(y, 3), "multilabel")):
+        with pytest.raises(ValueError, match=side) as caught:
+            fit_decision(logits, labels, task=task, metric="f1_macro", constraint=bounds)
+        least = float(re.search(side, str(caught.value))[1])
+        ranked = logits[:, 2] - logits[:, :2].amax(1) if labels.ndim == 1 else logits[:, 2]
+        cut = ranked[y == 2].sort().values[int(0.1 * (y == 2).sum())]
+        assert 0.05 < least <= (ranked >= cut).double().mean() + SAME
 
 
 # More classes. The brute force tries rules argmax_j (a_j η_j + b_j), half of them without b.
@@ -143,19 +177,14 @@ def test_a_constraint_that_does_not_bind_changes_nothing():
 @pytest.mark.parametrize("classes", [2, 3])
 def test_infeasible_constraints_say_how_far_one_gets(classes):
     logits, y = problem(classes, 60)
-    constraint = "recall[1] >= 0.99, precision[1] >= 0.99"
-    with pytest.raises(ValueError, match=r"reaches recall\[1\] = 0.\d+, precision\[1\] = 0.\d+\.$"):
-        fit_decision(logits, y, metric="f1_macro", constraint=constraint)
-    if classes == 2:  # exact: of all cuts, the one whose smaller score is the largest
+    constraint = "f1[1] >= 0.99"
+    text = r"The best rule found reaches f1\[1\] = 0.\d+\.$"
+    if classes == 2:  # exact
         z = logits[:, 1] - logits[:, 0]
-        both = []
-        for cut in z:
-            tp = ((z > cut) & (y == 1)).sum()
-            both.append((tp / y.sum(), tp / (z > cut).sum().clamp(min=1)))
-        recall, precision = max(both, key=min)
-        text = f"recall[1] = {recall:.4g}, precision[1] = {precision:.4g}."
-        with pytest.raises(ValueError, match=re.escape(text)):
-            fit_decision(logits, y, metric="f1_macro", constraint=constraint)
+        best = max(f1_score(y, z > cut) for cut in z)
+        text = re.escape(f"f1[1] = {best:.4g}.")
+    with pytest.raises(ValueError, match=text):
+        fit_decision(logits, y, metric="f1_macro", constraint=constraint)
 
 
 def test_slacks_go_with_the_rule():

@@ -7,10 +7,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.decisions.inputs import FLOOR
-from tests.unit.test_decisions import problem
+from tests.tolerances import SAME
+from tests.unit.test_decisions import problem, value
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -170,20 +172,125 @@ def test_what_is_no_state():
         DecisionRule.from_state_dict([state])
 
 
-LOOK_LIKE_PROBABILITIES = "look like probabilities: pass probabilities="
+NOT_PROBABILITIES = r"must not be probabilities\. Got rows .* by name: probabilities=p"
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3])
-def test_probabilities_in_the_place_of_logits_are_noticed(columns):
-    logits, y = problem(max(columns, 2), 60)
-    p = logits.softmax(1)
-    p = p[:, 1] if columns == 1 else p
-    with pytest.warns(UserWarning, match=LOOK_LIKE_PROBABILITIES) as caught:
-        rule = fit_decision(p, y, metric="f1_macro")
+@pytest.mark.parametrize("columns", [2, 3])
+def test_rows_of_probabilities_are_no_logits(columns):
+    logits, y = problem(columns, 60)
+    rule, p = fit_decision(logits, y, metric="f1_macro"), logits.softmax(1)
+    for action in (lambda: rule(p.numpy()), lambda: fit_decision(p, y, metric="f1_macro")):
+        with pytest.raises(ValueError, match=NOT_PROBABILITIES):
+            action()
+    assert torch.equal(rule(probabilities=p), rule(logits))
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_single_logits_from_0_to_1_are_refused_where_those_of_the_fit_were_not(labels):
+    """A fresh network's may lie there by chance."""
+    logits, y = problem(2, 60)
+    z, p = logits[:, 1] - logits[:, 0], logits.softmax(1)[:, 1]
+    if labels == 2:
+        z, p, y = (torch.stack([x, x], 1) for x in (z, p, y))
+    rule = fit_decision(z, y.bool(), metric="f1_macro")
+    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    for one in (rule, copy):
+        with pytest.raises(ValueError, match=NOT_PROBABILITIES):
+            one(p)
+        assert torch.equal(one(p[:10]), one(p[:10].double()))  # few rows, which tell nothing
+    with pytest.warns(UserWarning, match=NOT_PROBABILITIES) as caught:
+        fresh = fit_decision(p, y.bool(), metric="f1_macro")
     assert caught[0].filename == __file__
-    with pytest.warns(UserWarning, match=LOOK_LIKE_PROBABILITIES) as caught:
-        rule(p.numpy())
-    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=NOT_PROBABILITIES):
+        fresh(p)
+
+
+@pytest.mark.parametrize("given", [None, ["common", "rare", "new"]])
+def test_labels_that_are_text_come_back(given):
+    logits, y = problem(3, 200)
+    names = np.array(given or ["a", "b", "c"])
+    plain = fit_decision(logits, y, metric="f1_macro", classes=given)
+    assert torch.equal(plain(logits), plain.as_module()(logits))  # indices, as y was
+    for text in (names[y], names[y].astype(object), names[y].tolist()):
+        rule = fit_decision(logits, text, metric="f1_macro", classes=given)
+        copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+        for one in (rule, copy):
+            assert one.classes == names.tolist()
+            assert one(logits).tolist() == names[plain(logits)].tolist()
+            assert one(logits[:0]).tolist() == []
+    images = fit_decision(
+        logits.view(2, 10, 10, 3),
+        names[y].reshape(2, 10, 10),
+        class_dim=-1,
+        metric="f1_macro",
+        classes=given,
+    )
+    assert images(logits.view(2, 10, 10, 3)).shape == (2, 10, 10)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_no_rows_have_no_labels(classes):
+    logits, y = problem(max(classes, 2), 60)
+    logits = logits[:, 1] - logits[:, 0] if classes == 1 else logits
+    rule = fit_decision(logits, y, metric="f1_macro")
+    assert rule(logits[:0]).shape == rule(probabilities=logits[:0].numpy()).shape == (0,)
+    assert rule.scores(logits[:0]).shape == (0, max(classes, 2))
+
+
+def test_a_rule_in_words():
+    logits, y = problem(2, 400)
+    names = np.array(["no", "yes"])
+    rule = fit_decision(logits, names[y], metric="f1")
+    assert str(rule) == f"yes from a probability of {rule.threshold:.2g} on"
+    assert str(fit_decision(logits, metric="f1", decision="argmax")) == (
+        "class 1 from a probability of 0.5 on"
+    )
+    never = DecisionRule(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), "expected", "expected")
+    always = DecisionRule(torch.tensor([[0.0, 1.0], [0.0, 1.0]]), "expected", "expected")
+    assert (str(always), str(never)) == ("always class 1", "never class 1")
+    many = fit_decision(logits, torch.stack([y, y], 1), metric="f1_macro", classes=["a", "b"])
+    lines = [
+        f"{name} from a probability of {at:.2g} on"
+        for name, at in zip("ab", many.threshold, strict=True)
+    ]
+    assert str(many).splitlines() == lines
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", "balanced_accuracy"])
+def test_the_table_of_a_rule_gives_its_labels(metric):
+    """Exactly where the gain matrix is diagonal, as that of balanced accuracy."""
+    logits, y = problem(3, 3000)
+    rule = fit_decision(logits, y, metric=metric, offsets=[0.5, 0.0, -0.3])
+    first, *lines = str(rule).splitlines()
+    assert first == "the largest logit plus"
+    assert lines[0] == "class 0  +0.00"  # the most frequent class
+    by = torch.tensor([float(line.split()[-1]) for line in lines], dtype=torch.float64)
+    same = (logits + by).argmax(1) == rule(logits)
+    assert same.double().mean() > (0.99 if metric == "balanced_accuracy" else 0.95)
+
+
+def test_the_score_of_argmax_lies_beside_that_of_the_rule():
+    logits, y = problem(3, 400)
+    rule = fit_decision(logits, y, metric="f1_macro", constraint="recall[2] >= 0.95")
+    assert rule.argmax_score == pytest.approx(value("f1_macro", logits.argmax(1), y, 3), abs=SAME)
+    shifted = fit_decision(logits - 0.5, y, metric="f1_macro", offsets=[0.5, 0, -1])
+    assert shifted.argmax_score == pytest.approx(rule.argmax_score, abs=SAME)
+    many, z = torch.stack([y == 1, y == 2], 1), logits[:, 1:]
+    rule = fit_decision(z, many, metric="f1_macro")
+    expected = f1_score(many, z > 0, average="macro")
+    assert rule.argmax_score == pytest.approx(expected, abs=SAME)
+    assert fit_decision(logits, y, metric="f1_macro", decision="expected").argmax_score is None
+
+
+def test_a_state_is_json_in_every_language():
+    logits, y = problem(2, 60)
+
+    def undefined(c):
+        return c.tp.sum() * torch.nan
+
+    rule = fit_decision(logits, y, metric=undefined)
+    assert rule.score == -math.inf
+    assert json.loads(json.dumps(rule.state_dict(), allow_nan=False))["score"] is None
 
 
 def test_logits_are_not_taken_for_probabilities():
@@ -269,14 +376,38 @@ BAD = {
     ),
     "not of one row": (
         lambda: fit(y=LABELS, probabilities=P / 2),
-        r'sum to 1 in each row, to within 0.02. Got \[.*\]. Pass logits .* task="multilabel"',
+        r'sum to 1 in each row, .* Got \[.*\] in row 0. Pass logits .* task="multilabel"',
     ),
     "NaN": (lambda: fit(y=LABELS, probabilities=P * torch.nan), "lie from 0 to 1 .* Got .nan"),
     "words": (lambda: fit(["a", "b"], LABELS), "be a tensor, an array or a list of numbers"),
     "ragged": (lambda: fit([[1.0], [1.0, 2.0]], LABELS), "be a tensor, an array or a list"),
     "names as y": (
-        lambda: fit(ROWS, ["a", "b", "a", "c"]),
+        lambda: fit(ROWS, ["a", "b", "a", "b"]),
+        r"a name for each of the 3 classes.* Got \['a' 'b'\]. Pass classes=, in the order of the c",
+    ),
+    "other names": (
+        lambda: fit(ROWS, ["a", "b", "a", "d"], classes=["a", "b", "c"]),
+        "y of fit_decision must hold labels of the classes 'a', 'b', 'c'. Got 'd'.",
+    ),
+    "names and gaps": (
+        lambda: fit(ROWS, ["a", "b", "a", None]),
         r"y of fit_decision .* Got list. As class indices: np.unique\(y, return_inverse=True\)",
+    ),
+    "a NaN row": (
+        lambda: fit(ROWS, LABELS)(torch.where(torch.arange(4) == 2, torch.nan, ROWS.T).T),
+        r"logits of DecisionRule must be finite. Got \[nan, nan, nan\] in row 2.",
+    ),
+    "a NaN pixel": (
+        lambda: fit(ROWS.view(2, 2, 3) * torch.nan, LABELS.view(2, 2), class_dim=-1),
+        r"Got \[nan, nan, nan\] in row \(0, 0\).",
+    ),
+    "one row": (
+        lambda: fit(ROWS, LABELS)(ROWS[0]),
+        r"have 3 classes, as in the fit of the rule. Got 2. A single row has shape \(1, C\).",
+    ),
+    "one row of labels": (
+        lambda: fit(ROWS, ROWS > 0)(ROWS[0]),
+        r"have shape \(N, L\) .* Got \(3,\). A single row has shape \(1, C\).",
     ),
     "tokens": (
         lambda: fit(ROWS.view(2, 2, 3), LABELS.view(2, 2)),

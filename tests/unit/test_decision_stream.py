@@ -170,24 +170,6 @@ def test_wrong_values_are_refused_and_leave_no_trace(classes, name):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("name", ["logits", "probabilities", "y", "sample_weight"])
-def test_values_that_update_may_not_read_are_refused_by_compute(classes, name, monkeypatch):
-    """As on a GPU, where reading them would wait."""
-    monkeypatch.setattr("evalign.decisions.fitter.values_readable", lambda tensor: False)
-    logits, y = problem(classes, 30)
-    given = {"y": y.clone(), "sample_weight": torch.ones(30)}
-    given |= {"probabilities": logits.softmax(1)} if name == "probabilities" else {"logits": logits}
-    fitter, expected = DecisionFitter("f1_macro"), DecisionFitter("f1_macro", ranks="own")
-    fitter.update(**given)
-    expected.update(logits, y)
-    torch.testing.assert_close(fitter.compute().gain, expected.compute().gain)
-    given[name].view(30, -1)[4:7, 0] = {"logits": torch.nan, "y": 7}.get(name, -1)
-    fitter.update(**given)
-    with pytest.raises(ValueError, match="rows of DecisionFitter must hold finite scores, labels"):
-        fitter.compute()
-
-
-@pytest.mark.parametrize("classes", [2, 3])
 def test_an_empty_batch_adds_nothing(classes):
     logits, y = problem(classes, 30)
     fitter = DecisionFitter("f1_macro", decision="expected")

@@ -564,7 +564,7 @@ def test_weight_two_is_two_copies(decision):
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("rows", [60, 600])
+@pytest.mark.parametrize("rows", [60, pytest.param(600, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("decision", ["tuned", "expected"])
 def test_the_scale_of_weights_does_not_matter(classes, rows, decision):
     logits, y = problem(classes, rows)

@@ -5,10 +5,12 @@ graph. The loss is differentiated once, at the total. Pass two back-propagates t
 Σ ⟨∂L/∂C, C_i⟩, whose gradient over all micro-batches is that of the whole batch.
 """
 
+import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +18,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from evalign.core.batch import Sums
 from evalign.core.checks import complaint
-
-
-@runtime_checkable
-class Additive(Protocol):
-    """A loss that is a function of sums over rows, as `exact_backward` needs it."""
-
-    def sums(
-        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
-    ) -> Sums: ...
-
-    def loss_from_sums(self, sums: Sums) -> Tensor: ...
 
 
 class ExactAccumulation:
@@ -55,31 +46,31 @@ class ExactAccumulation:
 
     value: Tensor
 
-    def __init__(self, loss: Additive) -> None:
-        if not isinstance(loss, Additive):
+    def __init__(self, loss: Any) -> None:
+        if not (hasattr(loss, "sums") and hasattr(loss, "loss_from_sums")):
             allowed = "be a function of sums over rows, with the methods sums and loss_from_sums"
             got, cure = type(loss).__name__, "MetricLoss is one."
             raise TypeError(complaint("exact_backward", "loss", allowed, got, cure))
-        self._of = loss
+        self._of = self._before = loss  # _before: as it is until pass one has taught it something
         self._total: Sums = ()
         self._slopes: list[Tensor] = []
         self._now = ""  # the current pass
-        self._rng: dict[str, Any] = {}
-        self._seen: Buffers = []
+        self._rng: tuple[Tensor, list[Tensor]]
 
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Pass one: `count` every micro-batch, without a graph."""
-        self._total, self._slopes = (), []
-        self._rng = {"cpu": torch.get_rng_state()}
-        if torch.cuda.is_available():
-            self._rng["cuda"] = torch.cuda.get_rng_state_all()
-        with torch.no_grad(), self._pass("counting"):
-            yield
+        self._total, self._slopes, self._now = (), [], "counting"
+        self._rng = torch.get_rng_state(), torch.cuda.get_rng_state_all()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self._now = ""
         if not self._total:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
         total = tuple(part.map(lambda x: x.detach().requires_grad_()) for part in self._total)
-        self._seen = _buffers(self._of)
+        self._before = _with_its_statistics(self._of)
         with torch.enable_grad():
             value = self._of.loss_from_sums(total)
         leaves = [tensor for part in total for tensor in part.tensors()]
@@ -98,32 +89,20 @@ class ExactAccumulation:
         """Pass two: back-propagate `loss` of every micro-batch."""
         if not self._slopes:
             raise RuntimeError("ExactAccumulation: pass one, `counting`, comes before `replaying`.")
-        torch.set_rng_state(self._rng["cpu"])
-        if "cuda" in self._rng:
-            torch.cuda.set_rng_state_all(self._rng["cuda"])
-        # Running statistics are as in pass one, and afterwards as pass one left them.
-        learned = _buffers(self._of)
-        _put(self._seen)
-        try:
-            with self._pass("replaying"):
-                yield
-        finally:
-            _put(learned)
-
-    def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """Σ ⟨∂L/∂C, C_i⟩: its gradients add up to that of the loss; its value has no meaning."""
-        self._require("loss", "replaying")
-        sums = self._of.sums(logits, target, sample_weight=sample_weight)
-        pairs = zip(self._slopes, (x for part in sums for x in part.tensors()), strict=True)
-        return torch.stack([(slope * x).sum() for slope, x in pairs]).sum()
-
-    @contextmanager
-    def _pass(self, name: str) -> Iterator[None]:
-        self._now = name
+        torch.set_rng_state(self._rng[0])
+        torch.cuda.set_rng_state_all(self._rng[1])
+        self._now = "replaying"
         try:
             yield
         finally:
             self._now = ""
+
+    def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """Σ ⟨∂L/∂C, C_i⟩: its gradients add up to that of the loss; its value has no meaning."""
+        self._require("loss", "replaying")
+        sums = self._before.sums(logits, target, sample_weight=sample_weight)
+        pairs = zip(self._slopes, (x for part in sums for x in part.tensors()), strict=True)
+        return torch.stack([(slope * x).sum() for slope, x in pairs]).sum()
 
     def _require(self, method: str, name: str) -> None:
         if self._now != name:
@@ -131,7 +110,7 @@ class ExactAccumulation:
 
 
 def exact_backward(
-    loss: Additive,
+    loss: Any,
     model: nn.Module,
     microbatches: Sequence[tuple[Tensor, ...]],
     *,
@@ -180,26 +159,10 @@ def exact_backward(
     return exact.value
 
 
-Buffers = list[tuple[nn.Module, str, Tensor | None]]
-
-
-def _buffers(loss: object) -> Buffers:
-    """Copies of all buffers of a loss, including those that are None."""
-    modules = loss.modules() if isinstance(loss, nn.Module) else ()
-    return [
-        (module, name, None if buffer is None else buffer.clone())
-        for module in modules
-        for name, buffer in module._buffers.items()
-    ]
-
-
-def _put(buffers: Buffers) -> None:
-    for module, name, buffer in buffers:
-        here = module._buffers[name]
-        if here is None or buffer is None:
-            module._buffers[name] = buffer
-        else:
-            here.copy_(buffer)
+def _with_its_statistics(loss: Any) -> Any:
+    """A copy with statistics of its own, which shares what takes a gradient."""
+    tensors = chain(loss.parameters(), loss.buffers()) if isinstance(loss, nn.Module) else ()
+    return copy.deepcopy(loss, {id(x): x for x in tensors if x.requires_grad})
 
 
 def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
@@ -214,12 +177,11 @@ def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
 
 
 def _check_microbatches(microbatches: Any) -> None:
-    got = type(microbatches).__name__
-    wrong = [got] if not isinstance(microbatches, list | tuple) else []
-    for part in microbatches if not wrong else ():
+    wrong = None if isinstance(microbatches, list | tuple) else type(microbatches).__name__
+    for part in [] if wrong else microbatches:
         parts = len(part) if isinstance(part, tuple | list) else 0
         if parts not in (2, 3) or not isinstance(part[1], Tensor):
-            wrong.append(f"a {type(part).__name__} of {parts}")
+            wrong = f"a {type(part).__name__} of {parts}"
     if wrong:
         allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
-        raise TypeError(complaint("exact_backward", "microbatches", allowed, wrong[0]))
+        raise TypeError(complaint("exact_backward", "microbatches", allowed, wrong))

@@ -1,7 +1,7 @@
 """Moving average of Confusions over batches, for classes missing from most batches."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,18 +35,16 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
     return value
 
 
-def make_saved(
-    owner: nn.Module, names: Iterable[str], state: dict[str, Any], prefix: str, like: Tensor
-) -> None:
+def make_saved(owner: nn.Module, state: dict[str, Any], prefix: str, *names: str) -> None:
     """Allocate buffers in the shapes of the saved ones: torch does not load into None.
 
     Counts stay in double precision, whatever the precision of the saved state.
     """
-    kind = {"device": like.device, "dtype": sum_dtype(like)}
+    like = next(owner.buffers())
     for name in names:
         saved = state.get(prefix + name)
-        here = None if saved is None else torch.zeros_like(saved, **kind)
-        setattr(owner, name, here)
+        kind = {"device": like.device, "dtype": sum_dtype(like)}
+        setattr(owner, name, None if saved is None else torch.zeros_like(saved, **kind))
 
 
 # Such a state comes from torch.distributed.checkpoint, which fills in the state dict of a new loss,
@@ -56,9 +54,6 @@ WITHOUT_SUMS = (
     "batch. The statistics start afresh. To resume with them, give the loss a batch in training "
     "mode before you load into its state_dict."
 )
-_SOFT = ("tp", "predicted", "actual", "total", "full", "rows")
-_HARD = {"tp": "hard_tp", "predicted": "hard_predicted", "full": "hard_full"}
-PARTS = (*_SOFT, *_HARD.values())
 
 
 class RunningConfusion(nn.Module):
@@ -69,19 +64,16 @@ class RunningConfusion(nn.Module):
     the momentum. Batches without rows and batches with a logit that is not finite leave the average
     unchanged; the loss of the latter is NaN.
 
+    One vector holds all sums: those of a Confusion (tp, predicted, actual, total and the matrix, if
+    there is one), what hard labels have of their own beside it, and the number of rows.
+
     Args:
         momentum: the weight of the new batch, in (0, 1]; 1 is the batch alone.
         owner: the loss that errors name.
     """
 
     seen: Tensor
-    tp: Tensor
-    predicted: Tensor
-    actual: Tensor
-    total: Tensor
-    rows: Tensor | None
-    hard_tp: Tensor
-    hard_predicted: Tensor
+    sums: Tensor | None
 
     def __init__(self, momentum: float, owner: str = "MetricLoss") -> None:
         super().__init__()
@@ -89,9 +81,9 @@ class RunningConfusion(nn.Module):
         ok = isinstance(momentum, int | float) and 0 < momentum <= 1
         require(ok, owner, "momentum", allowed, repr(momentum))
         self.momentum = momentum
+        self.owner = owner
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
-        for part in PARTS:  # their size is that of the first batch
-            self.register_buffer(part, None)
+        self.register_buffer("sums", None)  # its size is that of the first batch
 
     def extra_repr(self) -> str:
         return f"momentum={self.momentum}"
@@ -100,41 +92,28 @@ class RunningConfusion(nn.Module):
         """Add the batch to the average."""
         return self.with_hard(confusion, None)[0]
 
-    def with_hard(
-        self, confusion: Confusion, hard: Confusion | None
-    ) -> tuple[Confusion, Confusion]:
+    def with_hard(self, soft: Confusion, hard: Confusion | None) -> tuple[Confusion, Confusion]:
         """Add the batch to both averages, of soft and of hard labels."""
-        now = confusion.detach()
-        new = {part: getattr(now, part) for part in _SOFT}
-        if hard is not None:
-            new |= {name: getattr(hard.detach(), part) for part, name in _HARD.items()}
-        new = {part: value for part, value in new.items() if value is not None}
-        kept = {part for part in PARTS if getattr(self, part) is not None}
-        if kept and kept != new.keys():
-            self.reset()  # kept by a loss that needs other sums
-        counts = (now.total.sum() != 0) & now.predicted.sum().isfinite()
+        parts = _parts(soft, hard)
+        now, m = torch.cat([part.flatten() for part in parts]).detach(), self.momentum
+        before, seen = self._ready(now), self.seen
+        # The total of a batch of finite sums is positive unless it has no rows.
+        counts = (soft.total.detach().sum() != 0) & now.sum().isfinite()
+        sums = keep(self, "sums", torch.where(counts, before.lerp(now, m), before))
+        seen = keep(self, "seen", torch.where(counts, seen + m * (1 - seen), seen))
+        # Before any batch counts there is no average; a first one that is NaN is visible.
+        mean = torch.where(seen == 0, now, sums / seen).split([part.numel() for part in parts])
+        batch = iter(soft.tensors())
+        # NaN of the batch is visible.
+        point = _confusion(mean, soft).map(lambda x: x + _gradient_alone(next(batch)))
+        return point, _confusion(mean, soft, hard)
 
-        def blend(old: Tensor, value: Tensor | float) -> Tensor:
-            return torch.where(counts, old + self.momentum * (value - old), old)
-
-        seen = keep(self, "seen", blend(self.seen.to(now.tp.device), 1.0))
-        means: dict[str, Tensor] = {}
-        for part, value in new.items():
-            running = keep(self, part, blend(self._before(part, value), value))
-            # Before any batch counts there is no average; a first one that is NaN is visible.
-            means[part] = torch.where(seen == 0, value, running / seen.to(value))
-        names = {part: name for part, name in _HARD.items() if name in means}
-        labels = {part: means.pop(name) for part, name in names.items()}
-        of_labels = Confusion(**(means | labels), multilabel=confusion.multilabel)
-        for part in means:  # NaN of the batch is visible
-            means[part] = means[part] + (getattr(confusion, part) - new[part])
-        return Confusion(**means, multilabel=confusion.multilabel), replace(of_labels, rows=None)
-
-    def hard_average(self) -> Confusion:
-        """The average of hard labels so far."""
-        parts = {name: getattr(self, _HARD.get(name, name)) for name in _SOFT[:-1]}
-        average = {name: x / self.seen for name, x in parts.items() if x is not None}
-        return Confusion(**average, multilabel=self.total.ndim == 1)
+    def hard_average(self, like: Confusion) -> Confusion:
+        """The average of hard labels so far, in the shapes of another Confusion."""
+        assert self.sums is not None
+        sizes = [part.numel() for part in _parts(replace(like, rows=None), like)]
+        parts = (self.sums / self.seen)[: sum(sizes)].split(sizes)
+        return _confusion(parts, replace(like, rows=None), like)
 
     def buffers_for(
         self, classes: int, like: Tensor, *, multilabel: bool, hard: bool
@@ -144,44 +123,33 @@ class RunningConfusion(nn.Module):
         They are seen, tp, predicted, actual, total, rows, and with `hard` those of hard labels. A
         multilabel problem has no rows; the total takes their place.
         """
-        if self.seen.device != like.device:
-            self._apply(lambda x: x.to(like.device))
-        names = ["tp", "predicted", "actual", *(["hard_tp", "hard_predicted"] if hard else [])]
-        if self.tp is None or (self.rows is None) != multilabel or (self.hard_tp is None) == hard:
-            self.reset()
-            for part in names:
-                setattr(self, part, self.seen.new_zeros(classes))
-            self.total = self.tp.clone() if multilabel else self.seen.clone()
-            self.rows = None if multilabel else self.seen.clone()
-        self._check_classes(self.tp, classes)
-        rows = self.total if self.rows is None else self.rows
-        labels = (self.hard_tp, self.hard_predicted) if hard else (self.tp, self.tp)
-        return self.seen, self.tp, self.predicted, self.actual, self.total, rows, *labels
+        labels, rows = [classes] * (2 * hard), [] if multilabel else [1]
+        sizes = [classes] * 3 + [classes if multilabel else 1] + labels + rows
+        self.sums = self._ready(like.new_empty(sum(sizes), dtype=self.seen.dtype))
+        tp, predicted, actual, total, *rest = self.sums.split(sizes)
+        rows = total if multilabel else rest.pop()
+        return self.seen, tp, predicted, actual, total, rows, *(rest or (tp, tp))
 
-    def _before(self, part: str, value: Tensor) -> Tensor:
-        """The running sum of a part, in the shape of the first batch."""
-        running: Tensor | None = getattr(self, part)
-        if running is None:
-            return torch.zeros_like(value)
-        self._check_classes(running, value.shape[:1].numel())
-        return running.to(value.device)
-
-    def _check_classes(self, running: Tensor, classes: int) -> None:
-        before = running.shape[:1].numel()
-        allowed, cure = f"keep the {before} classes of the batches before", "Make a new loss."
-        require(before == classes, "running statistics", "logits", allowed, classes, cure)
+    def _ready(self, now: Tensor) -> Tensor:
+        """The sums before this batch, where it is."""
+        if self.seen.device != now.device:
+            self._apply(lambda x: x.to(now.device))
+        if self.sums is None:
+            return torch.zeros_like(now)
+        allowed, cure = "keep the classes and the metric of the batches before", "Make a new loss."
+        got = f"{now.numel()} sums, not {self.sums.numel()}"
+        require(self.sums.shape == now.shape, self.owner, "logits", allowed, got, cure)
+        return self.sums
 
     def empty(self) -> None:
         """Forget all batches in place, so that CUDA graphs stay valid."""
-        for part in ("seen", *PARTS):
-            if (kept := getattr(self, part)) is not None:
-                kept.zero_()
+        for buffer in self.buffers():
+            buffer.zero_()
 
     def reset(self) -> None:
         """Forget all batches and their number of classes."""
         self.seen.zero_()
-        for part in PARTS:
-            setattr(self, part, None)
+        self.sums = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":
         for name, buffer in self.named_buffers():
@@ -191,8 +159,35 @@ class RunningConfusion(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        make_saved(self, PARTS, state_dict, prefix, self.seen)
+        make_saved(self, state_dict, prefix, "sums")
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        if self.tp is None and not (traced() or self.seen.is_meta) and self.seen > 0:
+        if self.sums is None and not (traced() or self.seen.is_meta) and self.seen > 0:
             self.reset()  # an average of nothing would be too small, and its slopes too steep
             warnings.warn(WITHOUT_SUMS, UserWarning, stacklevel=2)
+
+
+def _gradient_alone(x: Tensor) -> Tensor:
+    return x - x.detach()
+
+
+def _parts(soft: Confusion, hard: Confusion | None) -> list[Tensor]:
+    """The tensors of a Confusion, and of hard labels all but the actual mass; the rows last."""
+    own = [] if hard is None else [hard.tp, hard.predicted, hard.full]
+    parts = [soft.tp, soft.predicted, soft.actual, soft.total, soft.full, *own, soft.rows]
+    return [part for part in parts if part is not None]
+
+
+def _confusion(
+    parts: tuple[Tensor, ...], soft: Confusion, hard: Confusion | None = None
+) -> Confusion:
+    """The Confusion in these `_parts`; that of hard labels if they are given."""
+    tp, predicted, actual, total, *rest = parts
+    full = None if soft.full is None else rest.pop(0).view_as(soft.full)
+    if hard is None:
+        rows = None if soft.rows is None else rest[-1].view(())
+    else:
+        tp, predicted, rows = rest[0], rest[1], None
+        full = None if full is None else rest[2].view_as(full)
+    tp, predicted = tp.view_as(soft.tp), predicted.view_as(soft.tp)
+    actual, total = actual.view_as(soft.actual), total.view_as(soft.total)
+    return Confusion(tp, predicted, actual, total, full, soft.multilabel, rows)

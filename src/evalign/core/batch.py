@@ -159,8 +159,8 @@ class Batch:
     ) -> "Mean":
         """Weighted mean over rows of Σ_y t_y·w_y·L(x_y), x in the shape of `log_probabilities`.
 
-        The class weights do not enter the divisor (SurF eq. 15). An infinite x of a class or row
-        that has no share counts as 0: 0·∞ would be NaN.
+        The class weights do not enter the divisor (SurF eq. 15). An infinite x without a share
+        counts as 0: 0·∞ would be NaN.
         """
         factor = None if class_weight is None else class_weight.to(x)
         share = self.weight.unsqueeze(-1)

@@ -33,14 +33,14 @@ def checked() -> Iterator[None]:
         _everywhere.reset(before)
 
 
-def values_readable(tensor: Tensor) -> bool:
-    """Whether values may be read: on the CPU, where reading is free, or within `checked`."""
-    return not traced() and not tensor.is_meta and (tensor.device.type == "cpu" or within_checked())
-
-
 def within_checked() -> bool:
     """Whether the call is made within `checked`."""
     return _everywhere.get()
+
+
+def values_readable(tensor: Tensor) -> bool:
+    """Whether values may be read: on the CPU, where reading is free, or within `checked`."""
+    return not traced() and not tensor.is_meta and (tensor.device.type == "cpu" or within_checked())
 
 
 def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure: str = "") -> None:

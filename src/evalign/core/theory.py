@@ -57,9 +57,8 @@ def metric_error(
 ) -> float:
     """EAST Theorem 5.9: bound on the distance of the metric of `rows` rows to the population's.
 
-    The bound is L · `confusion_error` with the metric's Lipschitz constant L, and holds with
-    probability 1 − `failure`. `rarest` is the population's share of its rarest class. The bound is
-    a worst case: real errors are far smaller, but fall at the same rate 1/√n.
+    It is L · `confusion_error` with the metric's Lipschitz constant L, and holds with probability
+    1 − `failure`. `rarest` is the population's share of its rarest class.
     """
     constant = metric_lipschitz(metric, num_classes, rarest=rarest)
     return constant * confusion_error(rows, num_classes, failure=failure)

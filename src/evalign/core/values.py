@@ -18,10 +18,8 @@ def signed(labels: Tensor) -> Tensor:
 def check_kind(owner: str, argument: str, tensor: Tensor) -> None:
     """Check that a tensor is dense and of a dtype whose values can be compared."""
     if tensor.layout != torch.strided or tensor.is_complex() or tensor.dtype == torch.uint64:
-        got = f"{tensor.dtype} in {tensor.layout}"
-        raise ValueError(
-            complaint(owner, argument, "be dense, and neither complex nor uint64", got)
-        )
+        allowed = "be dense, and neither complex nor uint64"
+        raise ValueError(complaint(owner, argument, allowed, f"{tensor.dtype} in {tensor.layout}"))
 
 
 def label_tensor(owner: str, argument: str, labels: object) -> Tensor:

@@ -30,13 +30,18 @@ def best_calibrated(rows: LogitRows, objective: Objective) -> Fitted:
     return Fitted(gain, "expected", factor=factor, offsets=offsets)
 
 
-def slacks_of(
+def confusion_of(
     objective: Objective, logits: Tensor, eta: Tensor, true: Tensor, weight: Tensor, gain: Tensor
-) -> dict[str, float] | None:
-    """The distance to each bound for logits with probabilities η and targets `true`."""
-    if not objective.constraints:
-        return None
+) -> Tensor:
+    """The confusion of a gain for logits with probabilities η and targets `true`."""
     if objective.multilabel:
         at = (gain[:, 0, 0] / gain[:, 1, 1]).log()
-        return objective.slacks(multilabel.sums(logits, true, weight, at))
-    return objective.slacks(ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))[0])
+        return multilabel.sums(logits, true, weight, at)
+    return ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))[0]
+
+
+def slacks_of(objective: Objective, *rows_and_gain: Tensor) -> dict[str, float] | None:
+    """The distance to each bound, for the arguments of `confusion_of`; None without constraints."""
+    return (
+        objective.slacks(confusion_of(objective, *rows_and_gain)) if objective.constraints else None
+    )

@@ -1,6 +1,7 @@
 """Fit a decision rule to scores of any form."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from evalign.core.input_warnings import warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
-from evalign.decisions.inputs import Groups, Values, as_groups
+from evalign.decisions.inputs import Groups, Values, as_groups, codes_of, is_text
 from evalign.decisions.rule import Decision, DecisionRule
 
 
@@ -47,8 +48,8 @@ def fit_decision(
 
     Args:
         logits: (N, C) or (B, C, ...), or (N,) or (N, 1) for two classes.
-        y: labels (N,) or (B, ...), integers from 0 to C − 1; 0 and 1 in the shape of the logits for
-            a multilabel problem.
+        y: labels (N,) or (B, ...), integers from 0 to C − 1, or strings; 0 and 1 in the shape of
+            the logits for a multilabel problem. After strings the rule returns strings.
         probabilities: instead of logits, in the same shapes; (N,) are those of class 1. 0 and 1 are
             allowed and moved by 6e-8, because the logarithm has to be finite.
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
@@ -69,7 +70,8 @@ def fit_decision(
             says how many rows are needed. Exact for two classes, rows of equal weight and recall,
             specificity, fpr, fnr or predicted_rate; nearly exact for precision, npv and accuracy;
             approximate otherwise.
-        classes: the names of the classes, in order.
+        classes: the names of the classes, in order. The default for labels that are strings is
+            their sorted order, which is that of scikit-learn's columns.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
             trained with `AlignedLoss`. Pass logits without offsets, here and to the rule.
         ignore_index: the label of rows to leave out.
@@ -87,14 +89,16 @@ def fit_decision(
         >>> fit_decision(probabilities=[0.1, 0.4, 0.4], metric="f1", decision="expected")([0, 2])
         array([1, 1])
     """
-    owner = "fit_decision"
+    owner, named = "fit_decision", is_text(y)
+    if named:
+        y, classes = codes_of(owner, y, classes)
     settings = FitSettings(
         owner, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
     )
     scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
     if scores.multilabel and labels is not None and task is None:
         warn_of_one_hot(owner, labels, "y")
-    return fit_rows(
+    rule = fit_rows(
         settings,
         scores.rows,
         labels,
@@ -103,3 +107,4 @@ def fit_decision(
         offsets=offsets,
         groups=None if groups is None else as_groups(owner, groups, scores),
     )
+    return replace(rule, named=named)

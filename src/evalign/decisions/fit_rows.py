@@ -15,7 +15,7 @@ from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_calibrated, best_expected, slacks_of
+from evalign.decisions.expected import best_calibrated, best_expected, confusion_of, slacks_of
 from evalign.decisions.inputs import (
     Scores,
     Values,
@@ -82,8 +82,6 @@ def read_rows(
     y: Values | None,
     probabilities: Values | None,
     sample_weight: Values | None,
-    *,
-    read: bool = True,
 ) -> tuple[Scores, Tensor | None, Tensor]:
     """Read scores, labels and weights. The weight of an ignored label is 0."""
     owner = settings.owner
@@ -91,12 +89,11 @@ def read_rows(
     cure = 'Without labels use decision="expected".'
     ok = settings.decision != "tuned" or labels is not None
     require(ok, owner, "y", "hold labels for decision tuned", None, cure)
-    scores = as_scores(
-        owner, logits, probabilities, labels, settings.task, settings.class_dim, read=read
-    )
-    weight = as_weights(owner, sample_weight, scores, read=read)
+    scores = as_scores(owner, logits, probabilities, labels, settings.task, settings.class_dim)
+    require(len(scores.rows) > 0, owner, "logits", "hold rows", "none")
+    weight = as_weights(owner, sample_weight, scores)
     if labels is not None:
-        labels, seen = as_labels(owner, labels, scores, settings.ignore_index, read=read)
+        labels, seen = as_labels(owner, labels, scores, settings.ignore_index)
         weight = weight * seen
     return scores, labels, weight
 
@@ -139,6 +136,8 @@ def fit_rows(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
     objective.check_groups(given=groups is not None)
+    margin = rows if multilabel else rows[:, 1] - rows[:, 0]
+    beyond = (multilabel or number == 2) and bool(((margin < 0) | (margin > 1)).any())
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
@@ -167,6 +166,10 @@ def fit_rows(
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
+    argmax_score = None
+    if found.score is not None:
+        sums = confusion_of(objective, rows, rows.softmax(1), true, weight, argmax)
+        argmax_score = objective.unconstrained().scores(sums.unsqueeze(0)).item()
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule gets logits without offsets: factor·(scale·logits + own) + found offsets.
     factor = found.factor * scale
@@ -189,6 +192,8 @@ def fit_rows(
         slacks=slacks_of(objective, rows, eta, true, weight, found.gain),
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
+        argmax_score=argmax_score,
+        beyond=beyond,
     )
 
 

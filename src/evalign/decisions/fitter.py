@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from evalign.core.checks import complaint, require, values_readable
+from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
@@ -89,7 +89,6 @@ class DecisionFitter:
         self._parts: list[Rows] = []
         self._form: Form | None = None
         self._labelled = True  # whether every row came with a label
-        self._sound: Tensor | bool = True  # whether all values are valid
         # On the CPU, so that keys are the same on every device.
         self._generator = torch.Generator().manual_seed(dist.get_rank() if self._gathers() else 0)
 
@@ -105,32 +104,24 @@ class DecisionFitter:
         probabilities: Values | None = None,
         sample_weight: Values | None = None,
     ) -> None:
-        """Add the rows of a batch, which may be empty. The arguments are those of `fit_decision`.
-
-        To avoid synchronising with a GPU, values there are checked by `compute` only.
-        """
+        """Add the rows of a batch, which may be empty, with arguments as of `fit_decision`."""
         given = probabilities if logits is None else logits
         if given is not None and len(given) == 0:
             return
         settings = self.settings
         if self._form is not None:
             settings = replace(settings, task=self._form[0])
-        read = not isinstance(given, Tensor) or values_readable(given)
-        scores, labels, weight = read_rows(
-            settings, logits, y, probabilities, sample_weight, read=read
-        )
+        scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
         form: Form = "multilabel" if scores.multilabel else "multiclass", scores.rows.shape[1]
         before = self._form or form
         require(form == before, OWNER, "logits", f"have {before[1]} columns, as before", form[1])
         self._form = form
         if labels is None:
             self._labelled, labels = False, torch.zeros_like(weight, dtype=torch.int64)
-        self._sound = self._sound & scores.rows.isfinite().all() & weight.isfinite().all()
         keys = torch.rand(len(weight), generator=self._generator, dtype=torch.float64)
-        keys = keys.to(weight.device, non_blocking=True)
-        # Rows without weight come last: removing them would synchronise with a GPU.
-        counted = (weight > 0).view(len(weight), -1).any(1)
-        self._keep(Rows(scores.rows, labels, weight, keys.masked_fill(~counted, torch.inf)))
+        counted = (weight > 0).view(len(weight), -1).any(1)  # rows without weight come last
+        keys = keys.to(weight.device).masked_fill(~counted, torch.inf)
+        self._keep(Rows(scores.rows, labels, weight, keys))
 
     def _keep(self, rows: Rows) -> None:
         self._parts.append(rows)
@@ -158,12 +149,12 @@ class DecisionFitter:
         place = None if own is None else (self._form, own.keys.device.type)
         size = 0 if own is None else len(own.keys)
         ranks: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(ranks, (place, size, self._labelled, bool(self._sound)))
-        places, sizes, labelled, sound = zip(*ranks, strict=True)
+        dist.all_gather_object(ranks, (place, size, self._labelled))
+        places, sizes, labelled = zip(*ranks, strict=True)
         found = set(places) - {None}
         allowed = "have the same columns on every rank, on one kind of device"
         require(len(found) <= 1, OWNER, "logits", allowed, sorted(found))
-        whole._labelled, whole._sound, whole._parts = all(labelled), all(sound), []
+        whole._labelled, whole._parts = all(labelled), []
         for form, device in found:
             whole._form = form
             for rank, size in enumerate(sizes):  # one by one, to hold few at a time
@@ -181,9 +172,6 @@ class DecisionFitter:
         if whole._form is None:
             cure = "Call update first."
             raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
-        allowed = "hold finite scores, labels of the classes, and weights of at least 0"
-        cure = "Move batches to the CPU to find the invalid values."
-        require(bool(whole._sound), OWNER, "rows", allowed, "other values", cure)
         rows, labels, weight, _ = whole._sample()
         labels = labels if whole._labelled else None
         multilabel = whole._form[0] == "multilabel"

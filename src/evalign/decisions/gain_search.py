@@ -73,7 +73,10 @@ def best_rule(
     found = torch.cat([found, starts]) if few else found
     rule, standing = best_neighbour(rows, found, objective)
     if standing[0] < 0:
-        raise objective.infeasible(rows.confusions(rule.unsqueeze(0), objective))
+        raise objective.infeasible(
+            rows.confusions(rule.unsqueeze(0), objective),
+            lambda side: rows.confusions(best_rule(rows, side, starts).unsqueeze(0), side)[0],
+        )
     return rule
 
 

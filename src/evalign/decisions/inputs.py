@@ -7,9 +7,6 @@
 | (B, C, ...)                    | (B, ...)            | (B, ...)           |
 | (B, ..., C), `class_dim=-1`    | (B, ...)            | (B, ...)           |
 | (N, L) or (B, L, ...)          | the same shape, 0/1 | the same shape     |
-
-Invalid values raise an error. Where `read` is False, because reading would synchronise with a GPU,
-they become NaN instead.
 """
 
 from collections.abc import Sequence
@@ -24,7 +21,9 @@ from evalign.core import checks
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.rows import Task, per_row
+from evalign.core.text import listed
 from evalign.core.values import check_weights, cure_of_label, signed, weight_tensor
+from evalign.decisions.module import log_odds
 
 # Replaces a probability of 0, whose logarithm has to be finite. Half the float32 epsilon: rounding
 # of the other probabilities to float32 hides anything smaller.
@@ -32,6 +31,9 @@ FLOOR = 2.0**-24
 # Tolerance for probabilities outside of 0 to 1 and for sums of rows other than 1: values may be
 # bfloat16 or rounded to two digits.
 FROM_ONE = 0.02
+
+MOST_SHOWN = 8  # numbers of a row in an error
+ONE_ROW = "A single row has shape (1, C)."
 
 Values = Tensor | np.ndarray | list[Any]
 Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
@@ -70,49 +72,93 @@ def as_scores(
     task: Task | None,
     class_dim: int | None,
     *,
-    read: bool = True,
+    beyond: bool = False,
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
     The problem is multilabel with `task="multilabel"`, or if scores have several columns and `y`
-    has their shape. Only shapes decide, never values.
+    has their shape. Only shapes decide, never values. Probabilities in the place of logits are an
+    error; of one logit for each label a warning, or an error if others are known to lie `beyond`
+    0 to 1.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
     require(one, owner, "logits or probabilities=", "be given, one of the two", got)
     name, given = ("logits", logits) if probabilities is None else ("probabilities", probabilities)
     values = tensor_of(owner, name, given).double()
-    require(values.ndim > 0 and values.numel() > 0, owner, name, "hold rows", tuple(values.shape))
     shape, of_labels = tuple(values.shape), None if y is None else tuple(y.shape)
     if class_dim is None:
         if of_labels is not None and (task is None or shape != of_labels):
             warn_of_layout(owner, shape, of_labels)
         class_dim = 1
-    if values.ndim == 1:
+    if values.ndim < 2:
         allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
-        require(task != "multilabel", owner, name, allowed, shape)
+        require(task != "multilabel" and values.ndim == 1, owner, name, allowed, shape, ONE_ROW)
         values, class_dim = values.unsqueeze(1), 1
     ok = -values.ndim <= class_dim < values.ndim
     allowed = f"be one of the {values.ndim} dimensions of {name}"
     require(ok, owner, "class_dim", allowed, class_dim, "It is 1, or -1 where classes come last.")
     values = values.movedim(class_dim, -1)
+    require(values.shape[-1] > 0, owner, name, "have a column for each class", shape)
     flat = values.flatten(0, -2)
     multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
     read_values = _read_logits if probabilities is None else _read_probabilities
     rows, sound = read_values(flat, multilabel)
-    if read and not sound.all():
+    if not sound.all():
         allowed, cure = "be finite", "The network has diverged, or its input is not finite."
         if name == "probabilities":
             allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
             cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
-        raise ValueError(complaint(owner, name, allowed, flat[~sound][0].tolist(), cure))
-    # Logits rarely all lie between 0 and 1, and rows of several classes do not sum to 1.
-    between = read and name == "logits" and bool(((flat >= 0) & (flat <= 1)).all())
-    several = flat.shape[1] > 1 and not multilabel
-    if between and (rows_of_probabilities(flat) if several else len(flat.unique()) >= ENOUGH_ROWS):
-        warn(f"The logits of {owner} look like probabilities: pass probabilities=.")
-    rows = rows.masked_fill(~sound.unsqueeze(1), torch.nan)
+        raise ValueError(complaint(owner, name, allowed, _first_of(~sound, flat, values), cure))
+    if name == "logits":
+        several = flat.shape[1] > 1 and not multilabel
+        if rows_of_probabilities(flat) if several else _like_probabilities(flat):
+            got = f"rows from 0 to 1{' that sum to 1' if several else ''}"
+            cure = "Pass them by name: probabilities=p."
+            text = complaint(owner, name, "not be probabilities", got, cure)
+            if several or beyond:
+                raise ValueError(text)
+            warn(text)
     return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))
+
+
+def _first_of(wrong: Tensor, flat: Tensor, values: Tensor) -> str:
+    """The values and the number of the first wrong row (R,), by its place in each dimension."""
+    row = int(wrong.nonzero()[0])
+    place = [int(k) for k in np.unravel_index(row, values.shape[:-1])]
+    given = ", ".join(f"{value:g}" for value in flat[row, :MOST_SHOWN].tolist())
+    more = ", ..." if flat.shape[1] > MOST_SHOWN else ""
+    return f"[{given}{more}] in row {place[0] if len(place) == 1 else tuple(place)}"
+
+
+def _like_probabilities(flat: Tensor) -> bool:
+    """Whether all of enough different numbers lie from 0 to 1, as logits rarely do."""
+    return bool(((flat >= 0) & (flat <= 1)).all()) and len(flat.unique()) >= ENOUGH_ROWS
+
+
+def is_text(y: Any) -> bool:
+    """Whether labels are strings."""
+    if isinstance(y, Tensor):
+        return False
+    array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
+    return array.dtype.kind == "U" or (
+        array.dtype.kind == "O" and all(isinstance(label, str) for label in array.flat)
+    )
+
+
+def codes_of(
+    owner: str, y: Any, classes: Sequence[Any] | np.ndarray | None
+) -> tuple[np.ndarray, Sequence[Any] | np.ndarray]:
+    """Class indices of labels that are text, and the classes: sorted, where none are given."""
+    refuse_masked(owner, "y", y)
+    labels, place = np.unique(np.asarray(y, dtype=str), return_inverse=True)
+    names = labels if classes is None else classes
+    index = {name: k for k, name in enumerate(names)}
+    unknown = [label for label in labels.tolist() if label not in index]
+    allowed = f"hold labels of the classes {listed([*map(str, index)])}"
+    require(not unknown, owner, "y", allowed, listed(unknown))
+    codes = np.array([index[label] for label in labels.tolist()], dtype=np.int64)
+    return codes[place].reshape(np.shape(y)), names
 
 
 def tensor_of(owner: str, name: str, values: Any) -> Tensor:
@@ -133,12 +179,7 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
 
 def _read_logits(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
     """Log-odds if multilabel, otherwise logits minus their maximum; and which rows are finite."""
-    sound = values.isfinite().all(1)
-    if multilabel:
-        return values, sound
-    if values.shape[1] == 1:
-        values = torch.cat([torch.zeros_like(values), values], 1)
-    return values - values.amax(1, keepdim=True), sound
+    return log_odds(values, multilabel=multilabel), values.isfinite().all(1)
 
 
 def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
@@ -162,9 +203,7 @@ def without_floor(probabilities: Tensor) -> Tensor:
     return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
 
 
-def as_labels(
-    owner: str, y: Tensor, scores: Scores, ignore_index: int, *, read: bool = True
-) -> tuple[Tensor, Tensor]:
+def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or (R, L), and a factor for their weights: 0 for labels to ignore."""
     labels = signed(y.to(scores.rows.device))
     columns, shape, classes = scores.rows.shape[1], scores.shape, scores.rows.shape[1]
@@ -183,24 +222,20 @@ def as_labels(
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
     sound = (whole == labels) & (whole >= 0) & (whole < classes)
-    if read and not sound.all():
+    if not sound.all():
         got = f"{labels[~sound][0].item():g}"
         raise ValueError(complaint(owner, "y", allowed, got, cure_of_label(got, classes)))
-    return whole.masked_fill(~sound, 0), seen.double().masked_fill(~sound, torch.nan)
+    return whole, seen.double()
 
 
-def as_weights(
-    owner: str, sample_weight: Values | None, scores: Scores, *, read: bool = True
-) -> Tensor:
+def as_weights(owner: str, sample_weight: Values | None, scores: Scores) -> Tensor:
     """Weights of the rows (R,), or (R, L) if multilabel."""
     rows = scores.rows
     weight = rows.new_ones(len(rows))
     if sample_weight is not None:
         weight = weight_tensor(owner, sample_weight).detach().to(rows)
-        if read:
-            check_weights(owner, weight)
+        check_weights(owner, weight)
         weight = per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
-        weight = weight.masked_fill(~((weight >= 0) & weight.isfinite()), torch.nan)
     return weight.unsqueeze(1).expand_as(rows) if scores.multilabel else weight
 
 

@@ -149,20 +149,21 @@ def _climb(
                 break
         return at
 
-    at = [int(middle.abs().argmin()) for middle, _ in lines]
-    if objective.constraints:
-        best, kept = -torch.inf, None
-        for odds in ODDS:
+    own = [int(middle.abs().argmin()) for middle, _ in lines]
+
+    def best(objective: Objective) -> list[int]:
+        at, kept, most = own, own, -torch.inf
+        for odds in ODDS if objective.constraints else ():
             share = totals.new_tensor(odds / (1 + odds))
             at = climbed(at, lambda sums, share=share: objective.mixed(sums, share))
             score = objective.scores(reached(at).unsqueeze(0)).item()
-            if score > best + ROUNDING:
-                best, kept = score, at
-        if kept is None:
-            raise objective.infeasible(reached(at).unsqueeze(0))
-        at = kept
-    at = climbed(at, objective.scores)
-    return torch.stack([middle[k] for (middle, _), k in zip(lines, at, strict=True)])
+            if score > most + ROUNDING:
+                most, kept = score, at
+        if objective.constraints and most == -torch.inf:
+            raise objective.infeasible(reached(at).unsqueeze(0), lambda side: reached(best(side)))
+        return climbed(kept, objective.scores)
+
+    return torch.stack([middle[k] for (middle, _), k in zip(lines, best(objective), strict=True)])
 
 
 def _line(

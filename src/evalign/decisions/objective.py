@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
@@ -139,16 +140,46 @@ class Objective:
         c, groups = self._confusion(confusion)
         return {each.text: each.slack(c, groups).item() for each in self.constraints}
 
-    def infeasible(self, confusions: Tensor) -> Infeasible:
-        """The error to raise if no confusion meets all constraints."""
-        flat = confusions.flatten(0, -3)
+    def infeasible(
+        self, confusions: Tensor, search: Callable[["Objective"], Tensor] | None = None
+    ) -> Infeasible:
+        """The error to raise if no confusion meets all constraints.
+
+        It says what is possible on each side: each value that goes with all the other bounds. A
+        `search` gives the best confusion for an objective, unless these are all there are.
+        """
+        found = [confusions.flatten(0, -3)]
+        several = range(len(self.constraints)) if len(self.constraints) > 1 else ()
+        if search is not None:
+            for place in several:
+                with suppress(Infeasible):
+                    found.append(search(self._side(place)).unsqueeze(0))
+        flat = torch.cat(found)
         nearest = flat[self.smallest_slack(flat).nan_to_num(-torch.inf).argmax()]
         c, groups = self._confusion(nearest)
         reached = [f"{each.given} = {each.value(c, groups):.4g}" for each in self.constraints]
         cure = f"The best rule found reaches {', '.join(reached)}."
+        sides = [self._possible(place, flat) for place in several]
+        cure = " ".join([*filter(None, sides)] or [cure])
         allowed = "be met by some rule on these rows"
         got = repr(", ".join(each.text for each in self.constraints))
         return Infeasible(complaint(self.owner, "constraint", allowed, got, cure))
+
+    def _side(self, place: int) -> "Objective":
+        """The slack of one constraint as the metric, under the others."""
+        one, others = self.constraints[place], [*self.constraints]
+        del others[place]
+        return replace(self, score=one.slack, constraints=tuple(others))
+
+    def _possible(self, place: int, confusions: Tensor) -> str:
+        """The best value of one constraint where the others hold, in words; "" if they never do."""
+        scores, one = self._side(place).scores(confusions), self.constraints[place]
+        if not scores.isfinite().any():
+            return ""
+        value = one.value(*self._confusion(confusions[scores.argmax()])).item()
+        others = ", ".join(each.text for each in self.constraints if each is not one)
+        up_to = "up to" if one.at_least else "down to"
+        return f"{others!r} is possible with {one.given} {up_to} {value:.4g}."
 
     def mixed(self, confusions: Tensor, share: Tensor) -> Tensor:
         """(1 − share)·metric − share·(smooth violation of the bounds); NaN becomes −∞."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,14 @@ from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.class_shares import estimated_shares
 from evalign.decisions.expected import best_expected, slacks_of
-from evalign.decisions.inputs import FLOOR, Scores, Values, as_scores, class_vector
+from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
+from evalign.decisions.module import (
+    RuleModule,
+    calibrated,
+    labels_of,
+    probabilities_of,
+    scores_of,
+)
 from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
 from evalign.store.files import write_json
@@ -44,6 +52,7 @@ class DecisionRule:
         constraint: the constraint, as given.
         score: the metric of a tuned rule on its rows, greater is better; None for other decisions.
             Cross-fitted, unless only labels count.
+        argmax_score: the metric of argmax on the same rows, beside `score`.
         offsets: added to logits: η = softmax(factor·logits + offsets).
         factor: multiplies logits.
         task: "binary", "multiclass" or "multilabel".
@@ -57,6 +66,9 @@ class DecisionRule:
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
         confidence: the probability that the constraints hold on new data, as given.
         promised: whether these rows prove the constraints at this confidence; None without one.
+        named: whether labels are returned by the names in `classes`, as the fit was given them.
+        beyond: whether the logits of two classes or many labels left 0 to 1 in the fit. Calls with
+            one logit for each label then refuse what looks like probabilities.
     """
 
     gain: Tensor
@@ -76,11 +88,20 @@ class DecisionRule:
     slacks: dict[str, float] | None = None
     confidence: float | None = None
     promised: bool | None = None
+    argmax_score: float | None = None
+    named: bool = False
+    beyond: bool = False
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Labels, int64: one for each row; 0 or 1 for each label of each row if multilabel."""
+        """Labels, int64: one for each row; 0 or 1 for each label of each row if multilabel.
+
+        An array of names, if the labels of the fit were strings.
+        """
         scores = self._scores("DecisionRule", logits, probabilities)
-        return scores.in_original_form(self.labels_of(self.softmax(scores.rows)))
+        labels = scores.in_original_form(self.labels_of(self.softmax(scores.rows)))
+        return (
+            np.array(self.classes)[np.asarray(labels.tolist(), np.int64)] if self.named else labels
+        )
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
         """Scores, float64, in the shape of the logits; the label is the argmax.
@@ -95,6 +116,34 @@ class DecisionRule:
         scores = self._scores("DecisionRule", logits, None)
         eta = self.softmax(scores.rows)
         return scores.in_original_form(eta[..., 1] if self._multilabel else eta)
+
+    def __str__(self) -> str:
+        """The rule in words: from which probability on, or by which offsets of the logits."""
+        names = self.classes or [f"class {place}" for place in range(len(self.gain))]
+        if self._multilabel or len(names) == 2:
+            named = names if self._multilabel else names[1:]
+            return "\n".join(map(_from, named, np.atleast_1d(self.threshold).tolist()))
+        most = 0 if self.class_prior is None else int(self.class_prior.argmax())
+        width = max(len(str(name)) for name in names)
+        added = zip(names, self._added(most).tolist(), strict=True)
+        return "\n".join(
+            ["the largest logit plus", *(f"{n!s:{width}}  {by:+.2f}" for n, by in added)]
+        )
+
+    def _added(self, against: int) -> Tensor:
+        """What makes each class even with one of them: added to its logit (C,).
+
+        This is the whole rule where G is diagonal. Otherwise it is exact where only the two classes
+        are possible. −∞ for a class that is never predicted.
+        """
+        gain = self.gain
+        won = (gain.diag() - gain[:, against]).clamp(min=0)
+        lost = (gain[against, against] - gain[against]).clamp(min=0)
+        by = (won / lost).log()
+        by[against] = 0
+        if self.offsets is not None:
+            by = by + self.offsets - self.offsets[against]
+        return (by / self.factor).nan_to_num(-torch.inf, torch.inf, -torch.inf)
 
     @property
     def threshold(self) -> Any:
@@ -114,58 +163,59 @@ class DecisionRule:
         if not self._multilabel and len(self.gain) != 2:
             number = len(self.gain)
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
-        gain, own = self.gain, torch.zeros(())
-        # Label 1 gains G11 - G10 if class 1 is true, and loses G00 - G01 if class 0 is.
-        lost, won = gain[..., 0, 0] - gain[..., 0, 1], gain[..., 1, 1] - gain[..., 1, 0]
-        if self.offsets is not None:
-            own = self.offsets if self._multilabel else self.offsets[1] - self.offsets[0]
-        at = ((lost.clamp(min=0) / won.clamp(min=0)).log() - own) / self.factor
-        return at.nan_to_num(torch.inf, torch.inf, -torch.inf)
+        if not self._multilabel:
+            return -self._added(0)[1]
+        offsets = 0 if self.offsets is None else self.offsets
+        return ((self.gain[:, 0, 0] / self.gain[:, 1, 1]).log() - offsets) / self.factor
 
     @property
     def _multilabel(self) -> bool:
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
-        scores = as_scores(owner, logits, probabilities, None, self.task, self.class_dim)
+        scores = as_scores(
+            owner, logits, probabilities, None, self.task, self.class_dim, beyond=self.beyond
+        )
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self._multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
         got = scores.rows.shape[1]
-        require(got == len(self.gain), owner, name, allowed, got)
+        require(got == len(self.gain), owner, name, allowed, got, ONE_ROW)
         return scores
-
-    # The next three methods do not branch on values, so that a module with a rule can be exported.
 
     def softmax(self, logits: Tensor) -> Tensor:
         """Probabilities (N, C) of finite logits (N, C).
 
         In a multilabel problem (N, L, 2): of the absence and of the presence of each label.
         """
-        logits = self._calibrated(logits)
-        if self._multilabel:
-            return torch.stack([-logits, logits], -1).sigmoid()
-        return logits.softmax(1)
+        rows = calibrated(logits, self.factor, self.offsets)
+        return probabilities_of(rows, multilabel=self._multilabel)
 
     def scores_of(self, probabilities: Tensor) -> Tensor:
         """Scores (N, C) of probabilities (N, C), float64: the expected gain of each label.
 
         In a multilabel problem (N, L): the gain of predicting each label.
         """
-        gain = self.gain.to(probabilities.device)
-        if not self._multilabel:
-            return probabilities @ gain
-        absent, present = (probabilities.unsqueeze(-2) @ gain).squeeze(-2).unbind(-1)
-        return present - absent
+        return scores_of(probabilities, self.gain, multilabel=self._multilabel)
 
     def labels_of(self, probabilities: Tensor) -> Tensor:
         """Labels (N,) of probabilities (N, C), float64; (N, L) of (N, L, 2)."""
-        scores = self.scores_of(probabilities)
-        return (scores > 0).long() if self._multilabel else scores.argmax(1)
+        return labels_of(self.scores_of(probabilities), multilabel=self._multilabel)
 
-    def _calibrated(self, logits: Tensor) -> Tensor:
-        logits = self.factor * logits
-        return logits if self.offsets is None else logits + self.offsets.to(logits.device)
+    def as_module(self, *, probabilities: bool = False) -> RuleModule:
+        """The rule as a module from logits to label indices, to ship with a network.
+
+        It compiles, exports and travels in a `state_dict`. With `probabilities` it returns a pair,
+        labels and the probabilities in the shape of the logits. It checks nothing: a row with NaN
+        or infinite logits gets the label −1.
+
+        Examples:
+            >>> rule = DecisionRule(torch.eye(3).double(), "argmax", "argmax")
+            >>> torch.nn.Sequential(torch.nn.Identity(), rule.as_module())(torch.eye(3))
+            tensor([0, 1, 2])
+        """
+        numbers = self.gain, self.factor, self.offsets
+        return RuleModule(*numbers, self._multilabel, self.class_dim, probabilities)
 
     def adapt(
         self,
@@ -201,7 +251,7 @@ class DecisionRule:
         )
         objective.check_groups(given=False)
         scores = self._scores(owner, logits, probabilities)
-        rows = self._calibrated(scores.rows)
+        rows = calibrated(scores.rows, self.factor, self.offsets)
         weight = torch.ones_like(rows if self._multilabel else rows[:, 0])
         old = self.class_prior.to(rows)
         if class_prior is None:
@@ -237,16 +287,14 @@ class DecisionRule:
             slacks=slacks_of(objective, adapted, eta, eta, weight, gain),
             confidence=None,
             promised=None,
+            argmax_score=None,
         )
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings, without a metric that is not a name."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         state["metric"] = self.metric if isinstance(self.metric, str) else None
-        return {
-            name: value.tolist() if isinstance(value, Tensor) else value
-            for name, value in state.items()
-        }
+        return {name: _plain(value) for name, value in state.items()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rule as a JSON file, which `evalign.load` opens."""
@@ -260,3 +308,18 @@ class DecisionRule:
         found = checked_state(state, [field.name for field in fields(cls)])
         found["metric"] = found.get("metric") if metric is None else metric
         return cls(**found)
+
+
+def _from(name: str | float, threshold: float) -> str:
+    if threshold in (0, 1):
+        return f"{'never' if threshold else 'always'} {name}"
+    return f"{name} from a probability of {threshold:.2g} on"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it in every language, which has no number for infinity or NaN."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -27,6 +27,8 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
     require(not missing and not others, OWNER, "state", allowed, got, cure)
     for name, values in (("decision", get_args(Decision)), ("task", (*get_args(Task), None))):
         require(state.get(name) in values, OWNER, name, f"be one of {values}", state.get(name))
+    for name in ("named", "beyond"):
+        require(state.get(name, False) in (True, False), OWNER, name, "be a bool", state.get(name))
     factor, gain = numbers(state["factor"]), numbers(state["gain"])
     positive = factor.ndim == 0 and 0 < factor < LARGEST_NUMBER
     require(bool(positive), OWNER, "factor", "be a positive number", repr(state["factor"]))
@@ -43,6 +45,8 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
             require(small, OWNER, name, f"be below {LARGEST_NUMBER:g}", state[name])
     names = state.get("classes")
     found["classes"] = None if names is None else class_names(OWNER, names, size)
+    unnamed = state.get("named", False) and names is None
+    require(not unnamed, OWNER, "classes", "be given to a rule that returns names", None)
     return state | found
 
 
@@ -56,5 +60,8 @@ def class_names(owner: str, names: Any, number: int) -> list[str | float]:
     )
     ok = ok and len(set(found)) == len(found) == number
     allowed = f"hold a name for each of the {number} classes, each once: strings or finite numbers"
-    require(ok, owner, "classes", allowed, names, "Name others by str(name).")
+    cure = "Name others by str(name)."
+    if len(found) != number:
+        cure = "Pass classes=, in the order of the columns of the scores."
+    require(ok, owner, "classes", allowed, names, cure)
     return found

@@ -11,7 +11,7 @@ import torch
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse, undefined_without_rows
-from evalign.core.estimates import UNBOUNDED, Estimate, estimate
+from evalign.core.estimates import Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit_rows import FitSettings, check_promise
@@ -159,12 +159,13 @@ def cross_fit(
     return CrossFitted(scores, labels, rules["rule"])
 
 
-def mean_of(scores: np.ndarray, bounds: tuple[float, float] = UNBOUNDED) -> Estimate:
-    """The mean over folds with its interval, which is NaN for fewer than two scores."""
+def mean_difference(scores: np.ndarray, metric: Metric) -> Estimate:
+    """The mean over folds of differences of a metric, with its interval; NaN for fewer than two."""
     values = scores[np.isfinite(scores)]
     if len(values) < 2:
         return Estimate(_of_finite(np.mean, values), np.nan, np.nan, np.nan)
-    return estimate(values.tolist(), len(scores), bounds)
+    low, high = metric.bounds
+    return estimate(values.tolist(), len(scores), (low - high, high - low))
 
 
 def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule, dict[str, Any]]:
@@ -188,8 +189,7 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
         result["fold_slacks"] = _slacks(oof, settings, labels["rule"], folds)
     if settings.confidence is not None:
         result["fold_promised"] = [found is not None and found.promised for found in rules]
-    least, most = metric.bounds
-    gain = mean_of(scores["rule"] - scores["argmax"], (least - most, most - least))
+    gain = mean_difference(scores["rule"] - scores["argmax"], metric)
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
     decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(oof.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():

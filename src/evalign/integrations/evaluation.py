@@ -1,5 +1,6 @@
 """The evaluation that all engines share: the metric of all rows, and the decision rule for them."""
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -47,19 +48,37 @@ class Evaluation:
     def start(self) -> None:
         """Forget the rows of the last evaluation, which may have been interrupted."""
         self.confusion: Confusion | int = 0
+        self.by_rule: Confusion | int = 0
         self._fitter.reset()
         self._fitter.offsets = offsets_of(self.loss)
 
     def add(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
-        """Add the rows of a batch."""
-        self.confusion = self.confusion + hard_confusion(
-            logits,
-            target,
-            sample_weight=weight,
-            matrix=self.metric.needs_matrix,
-            **self.reading,
-        )
+        """Add the rows of a batch, for the metric of argmax and the next rule."""
+        self.confusion = self.confusion + self._counted(logits, target, weight, **self.reading)
         self._fitter.update(logits, hard_labels(target, **self.reading), sample_weight=weight)
+
+    def test(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        """Add the rows of a batch, for the metrics of argmax and of the labels by the rule."""
+        self.confusion = self.confusion + self._counted(logits, target, weight, **self.reading)
+        # Twice: the scores of argmax are probabilities, which a check would refuse as logits.
+        scores, labels = 2 * self.rule.scores(logits), hard_labels(target, **self.reading)
+        how = self.reading | {"task": self.rule.task}
+        self.by_rule = self.by_rule + self._counted(scores, labels, weight, **how)
+
+    def _counted(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None, **how: Any
+    ) -> Confusion:
+        matrix = self.metric.needs_matrix
+        return hard_confusion(logits, target, sample_weight=weight, matrix=matrix, **how)
+
+    @property
+    def rule_score(self) -> float | None:
+        """The cross-fitted metric of the rule; NaN if no rule meets the constraint."""
+        try:
+            score = self.rule.score
+        except Infeasible:
+            return math.nan
+        return score if score is None or self.metric.greater_is_better else -score
 
     def keep_rule(self) -> None:
         """Keep the rows of all ranks. The rule is fitted to them when first asked for."""
@@ -76,11 +95,11 @@ class Evaluation:
             self.fitted = self.fitted.compute()
         return self.fitted
 
-    def save_rule(self, state: dict[str, Any]) -> None:
-        """Put the rule into a checkpoint, unless no rule meets the constraint yet."""
-        if self.fitted is not None:
-            with suppress(Infeasible):
-                state["rule"] = self.rule.state_dict()
+    @property
+    def saved_rule(self) -> DecisionRule | None:
+        """The rule to save; None before the first evaluation, or if none meets the constraint."""
+        with suppress(Infeasible):
+            return None if self.fitted is None else self.rule
 
     def load_rule(self, state: Mapping[str, Any]) -> None:
         """Take the rule of a checkpoint, or have none if the checkpoint has none."""

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,12 +14,15 @@ from torch import Tensor, nn
 from evalign.aggregation import ExactAccumulation
 from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
+from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.saved_rule import RULE
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import classes_second, logits_of
 from evalign.store import archive
+from evalign.store.files import read_json
 from evalign.training import TemperatureAnnealing
 
 try:
@@ -33,6 +36,7 @@ except ModuleNotFoundError as error:
     raise ImportError(text) from error
 
 Scores = dict[str, float]
+RULE_FILE = "rule.json"  # beside the weights
 
 
 class AlignedPrediction(PredictionOutput):
@@ -79,7 +83,8 @@ class AlignedTrainer(Trainer):
 
     An evaluation reports the metric of all its rows as `eval_metric`, and leaves a decision rule
     for them as `rule`; it keeps no logits. `predict` also returns `labels` by that rule and
-    `probabilities`. A checkpoint holds the loss, its annealing and the rule.
+    `probabilities`. A checkpoint holds the loss and its annealing, and wherever weights are saved,
+    the rule lies beside them as `rule.json`, which `evalign.load` opens.
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
@@ -128,12 +133,17 @@ class AlignedTrainer(Trainer):
         self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
+        self._predicting = False
         self._replaying = ExitStack()  # open while they are back-propagated
         if self.args.gradient_accumulation_steps > 1:
             ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
         smoothing = self.args.label_smoothing_factor
-        allowed = "be 0 with a loss of one's own"
-        require(smoothing == 0, "TrainingArguments", "label_smoothing_factor", allowed, smoothing)
+        allowed, cure = (
+            "be 0 with a loss of one's own",
+            f"AlignedLoss(label_smoothing={smoothing}).",
+        )
+        name = "label_smoothing_factor"
+        require(smoothing == 0, "TrainingArguments", name, allowed, smoothing, f"Use {cure}")
         copies = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
         allowed = "give every process rows of its own, without tensor, context or sequence parallel"
         got = f"{copies} processes that share rows"
@@ -222,8 +232,16 @@ class AlignedTrainer(Trainer):
         return super().evaluation_loop(*args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> AlignedPrediction:
-        """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation."""
-        output = AlignedPrediction(*super().predict(*args, **kwargs))
+        """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation.
+
+        If the rows are labelled, `test_metric` is that of the labels by the rule, where there is
+        one, and `test_metric_argmax` that of argmax.
+        """
+        self._predicting = True
+        try:
+            output = AlignedPrediction(*super().predict(*args, **kwargs))
+        finally:
+            self._predicting = False
         output.rule = None if self._evaluation.fitted is None else self.rule
         return output
 
@@ -244,16 +262,31 @@ class AlignedTrainer(Trainer):
             cure = "Leave it out, and take logits.argmax(-1) in compute_metrics."
             argument = "preprocess_logits_for_metrics"
             raise TypeError(complaint("AlignedTrainer", argument, allowed, got, cure))
-        self._evaluation.add(*classes_second(logits, labels))
+        test = self._predicting and self._evaluation.fitted is not None
+        count = self._evaluation.test if test else self._evaluation.add
+        count(*classes_second(logits, labels))
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
-        total: Any = self._evaluation.confusion
-        return {**own, "metric": self.metric(total).item()}
+        argmax = self.metric(cast(Confusion, self._evaluation.confusion)).item()
+        if not self._predicting:
+            return {**own, "metric": argmax}
+        ours = (
+            {"metric": self.metric(cast(Confusion, self._evaluation.by_rule)).item()}
+            if test
+            else {}
+        )
+        return {**own, **ours, "metric_argmax": argmax}
 
     def _stateful(self) -> dict[str, Any]:
         parts = {"loss": self.loss, "annealing": self.annealing}
         return {name: part for name, part in parts.items() if part is not None}
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict)
+        rule = self._evaluation.saved_rule
+        if self.args.should_save and rule is not None:
+            rule.save(Path(output_dir or str(self.args.output_dir)) / RULE_FILE)
 
     # Training also continues with the state of the loss, so it is saved beside the optimiser's.
 
@@ -261,7 +294,6 @@ class AlignedTrainer(Trainer):
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
             tree = {name: part.state_dict() for name, part in self._stateful().items()}
-            self._evaluation.save_rule(tree)
             archive.save(Path(output_dir) / "evalign", tree)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -282,7 +314,8 @@ class AlignedTrainer(Trainer):
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
-        self._evaluation.load_rule(tree)
+        path = Path(checkpoint) / RULE_FILE
+        self._evaluation.load_rule(read_json(path, RULE) if path.exists() else {})
 
 
 class _OwnScores:

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionRule
@@ -47,8 +48,10 @@ class AlignedModule(LightningModule):
     weights under sample_weight or weight. The network is called with the other entries by name, or
     with a single one as it is. Override `unpack` for other batches.
 
-    It logs `train_loss`, and after every validation or test the metric of all its rows, on all
-    ranks, as `val_metric` or `test_metric`. A mean over batches would be another number.
+    It logs `train_loss`, and after every validation the metric of all its rows, on all ranks: of
+    argmax as `val_metric`, of the new rule on rows it has not seen as `val_metric_rule`. A test has
+    `test_metric`, of the labels that `Trainer.predict` returns, and `test_metric_argmax`. A mean
+    over batches would be another number.
 
     The loss is a part of the module, so a checkpoint holds its temperature and running statistics.
     It also holds `rule`, the decision rule of the last validation, by which `Trainer.predict`
@@ -64,8 +67,8 @@ class AlignedModule(LightningModule):
         learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
         microbatch_size: send a training batch through the network in parts of this many rows,
             computed again in the backward pass. Memory holds the activations of one part, and the
-            gradient is that of the whole batch. It replaces `accumulate_grad_batches`, which would
-            add up the metrics of parts and is refused. x must be a tensor, or a dict of tensors.
+            gradient is that of the whole batch. It replaces `accumulate_grad_batches`, which adds
+            up the metrics of parts. x must be a tensor, or a dict of tensors.
         ignore_index: the target of rows that an evaluation leaves out; by default that of the loss
             or of its parts.
 
@@ -135,10 +138,12 @@ class AlignedModule(LightningModule):
             warn_of_batch_statistics("AlignedModule", self.network)
 
     def on_train_epoch_start(self) -> None:
-        steps = self.trainer.accumulate_grad_batches  # a callback may change it every epoch
-        allowed = "be 1: a metric of all rows is not a mean over batches"
-        cure = "Give the loader the whole batch, and AlignedModule a microbatch_size to save memory"
-        require(steps == 1, "Trainer", "accumulate_grad_batches", allowed, steps, cure + ".")
+        if self.trainer.accumulate_grad_batches > 1:  # a callback may change it every epoch
+            warn(
+                "AlignedModule: accumulate_grad_batches is above 1, so the gradient is the mean of "
+                "those of batches, not that of the metric of all rows. Give the loader the whole "
+                "batch, and AlignedModule a microbatch_size to save memory."
+            )
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, target, weight = self._labelled(batch)
@@ -175,28 +180,41 @@ class AlignedModule(LightningModule):
         x, target, weight = self._labelled(batch)
         self._evaluation.add(self(x), target, weight)
 
-    test_step = validation_step
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        x, target, weight = self._labelled(batch)
+        self._evaluation.test(self(x), target, weight)
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels by the rule."""
         return self.rule(self(BatchParts(*self.unpack(batch)).x))
 
     def on_validation_epoch_end(self) -> None:
-        self._log_metric("val_metric")
-        if not self.trainer.sanity_checking:
-            self._evaluation.keep_rule()
+        self._log_metric("val_metric", self._evaluation.confusion)
+        if self.trainer.sanity_checking:
+            return
+        self._evaluation.keep_rule()
+        score = self._evaluation.rule_score
+        if score is not None:
+            self.log("val_metric_rule", score, sync_dist=True)
 
     def on_test_epoch_end(self) -> None:
-        self._log_metric("test_metric")
+        self._log_metric("test_metric", self._evaluation.by_rule)
+        self._log_metric("test_metric_argmax", self._evaluation.confusion)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self._evaluation.save_rule(checkpoint)
+        if rule := self._evaluation.saved_rule:
+            checkpoint["rule"] = rule.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._evaluation.load_rule(checkpoint)
+        state = checkpoint["state_dict"]
+        of_loss = {name: x for name, x in self.state_dict().items() if name.startswith("loss.")}
+        if of_loss and not of_loss.keys() & state.keys():
+            warn(f"The checkpoint is of another loss: {', '.join(of_loss)} begin anew.")
+            kept = {name: x for name, x in state.items() if not name.startswith("loss.")}
+            checkpoint["state_dict"] = kept | of_loss
 
-    def _log_metric(self, name: str) -> None:
-        own = self._evaluation.confusion
+    def _log_metric(self, name: str, own: Confusion | int) -> None:
         parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else None]
         if dist.is_available() and dist.is_initialized():
             # As objects: a rank that has had no batch does not know how many classes there are.

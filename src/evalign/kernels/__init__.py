@@ -1,8 +1,8 @@
 """Soft sums, and on a GPU the whole loss, forward and backward; `core/` is the reference.
 
-`cpu` is torch in blocks of rows; `fused` are Triton kernels, for CUDA; `sums` makes one
-differentiable operation of either. `closed` holds the metrics that a kernel can differentiate. May
-import `core`.
+`cpu` is torch in blocks of rows of classes, and `labels` of labels or one logit; `fused` are Triton
+kernels, for CUDA; `sums` makes one differentiable operation of each. `closed` holds the metrics
+that a kernel can differentiate. May import `core`.
 """
 
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Metrics with a closed form, which a kernel of a GPU can differentiate.
+"""Metrics with a closed form, whose slopes need no autograd: by a kernel of a GPU, or `slopes`.
 
 Most metrics are averages over classes of quotients of linear functions of a class's sums: the
 kernel has their coefficients. `core.metrics` is the reference.
@@ -10,6 +10,10 @@ masses changes nothing: the slope through their sum is left out.
 
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
+from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
 from evalign.core.metrics.matrix import Accuracy, BalancedAccuracy, CohenKappa, MatthewsCorrcoef
 from evalign.core.metrics.per_class import (
@@ -95,3 +99,37 @@ def closed_form(metric: Metric) -> Closed | None:
     if average is None or labels is not None:
         return None
     return Closed("ratio", average, first, second, getattr(metric, "zero_division", 0.0))
+
+
+def slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
+    """The slopes by tp and predicted of every class, up to a factor that all of them share.
+
+    Every class has rows, labelled ones and others.
+    """
+    tp, predicted, actual, total = c.tp, c.predicted, c.actual, c.total
+    if form.kind != "ratio":  # in shares; 1 by tp
+        t, p = actual / total, predicted / total
+        right, chance, variance = tp.sum() / total, t @ p, 1 - p @ p
+        if form.kind == "matthews":  # (right − chance) / √variance
+            return torch.ones_like(t), (right - chance) / variance * p - t
+        return torch.ones_like(t), (right - 1) / (1 - chance) * t  # (right − 1) / (1 − chance)
+    weight = actual if form.average == "weighted" else torch.ones_like(tp)
+    if form.average == "binary":
+        weight = (torch.arange(len(tp), device=tp.device) == 1).to(tp)
+    if form.average == "micro":
+        total = total.expand_as(tp).sum()
+        tp, predicted, actual = (x.sum().expand_as(x) for x in (tp, predicted, actual))
+    by_tp, by_predicted = 0.0, 0.0
+    for q in (form.first, form.second):
+        if q is not None:  # linear in the four sums: tn = total − actual − predicted + tp
+            over = q.tp + q.tn, -q.tn, -q.tn, q.tn
+            under = q.by_tp, q.by_predicted - q.by_rejected, q.by_actual - q.by_negatives
+            under = *under, q.by_negatives + q.by_rejected
+            above, below = (
+                sum(k * x for k, x in zip(each, (tp, predicted, actual, total), strict=True) if k)
+                for each in (over, under)
+            )
+            score = above / below
+            by_tp = by_tp + (over[0] - under[0] * score) / below
+            by_predicted = by_predicted + (over[1] - under[1] * score) / below
+    return weight * by_tp, weight * by_predicted

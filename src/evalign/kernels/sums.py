@@ -1,4 +1,4 @@
-"""From the rows of exclusive classes to soft sums, hard sums and a cross-entropy, differentiable.
+"""From rows to soft sums, hard sums and a cross-entropy, differentiable.
 
 The cross-entropy is that of logits + shift, with a factor for each class.
 """
@@ -14,7 +14,7 @@ from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
-from evalign.kernels import cpu
+from evalign.kernels import cpu, labels
 
 
 class KernelSettings(NamedTuple):
@@ -23,7 +23,7 @@ class KernelSettings(NamedTuple):
     Args:
         temperature: of the linear step.
         shift: what the cross-entropy adds to the logits, (C,); None for no cross-entropy.
-        factor: of each class in the cross-entropy, (C,); None for 1.
+        factor: of each class in the cross-entropy, (C,), or of a label's two, (L, 2); None for 1.
     """
 
     temperature: Tensor
@@ -40,21 +40,20 @@ class KernelSums(NamedTuple):
 
 
 def kernel_sums(rows: GivenRows, settings: KernelSettings) -> KernelSums:
-    """The sums of rows with class indices, by the kernel of their device."""
-    flat: Any = _SoftSums.apply(rows.logits, rows, settings)
-    classes = rows.logits.shape[1]
-    tp, predicted, actual, hard_tp, hard_predicted, (cross, number) = flat.split(
-        [classes] * 5 + [2]
-    )
-    actual, number = actual.detach(), number.detach()
-    total = actual.sum()
-    hard = Confusion(hard_tp.detach(), hard_predicted.detach(), actual, total, rows=number)
-    return KernelSums(Confusion(tp, predicted, actual, total, rows=number), hard, cross)
+    """The sums of rows by the kernel of their device: of labels or one logit on a CPU alone."""
+    of: Any = _SoftSums.apply(rows.logits, rows, settings)
+    tp, predicted, cross, actual, hard_tp, hard_predicted, total, number = of
+    many = rows.task == "multilabel"
+    shared = actual, total, None, many, None if many else number
+    soft, hard = Confusion(tp, predicted, *shared), Confusion(hard_tp, hard_predicted, *shared)
+    return KernelSums(soft, hard, cross)
 
 
 class _SoftSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: KernelSettings) -> Tensor:
+    def forward(
+        ctx: Any, logits: Tensor, rows: GivenRows, settings: KernelSettings
+    ) -> tuple[Tensor, ...]:
         # The temperature and the shift may be changed in place before the backward pass.
         shift = None if settings.shift is None else settings.shift.clone()
         ctx.settings = settings._replace(temperature=settings.temperature.clone(), shift=shift)
@@ -62,34 +61,41 @@ class _SoftSums(torch.autograd.Function):
         if logits.is_cuda:
             from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
-            sums, *of_rows = fused.soft_sums(rows, ctx.settings)
+            flat, *of_rows = fused.soft_sums(rows, ctx.settings)
+            sums, (cross, number) = flat[:-2].view(5, -1), flat[-2:]
+            total = sums[2].sum()
         else:
-            ctx.batch = _batch(rows)
-            step = settings.temperature.item(), shift, settings.factor
-            of_classes, cross, of_rows = cpu.forward(*ctx.batch, *step)
-            number = (ctx.batch[2] > 0).sum()
-            sums = torch.cat([of_classes.flatten(), torch.stack([cross, number]).double()])
+            step, of_rows = (settings.temperature.item(), shift, settings.factor), ()
+            if rows.indices:
+                ctx.batch = _batch(rows)
+                sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
+                total, number = sums[2].sum(), (ctx.batch[2] > 0).sum(dtype=torch.float64)
+            else:
+                sums, total, number, cross = labels.forward(rows, *step)
         ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)
-        return sums
+        tp, predicted, *fixed = sums.unbind()
+        ctx.mark_non_differentiable(*fixed, total, number)
+        return tp, predicted, cross, *fixed, total, number
 
     @staticmethod
     def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:
-        (of_sums,) = of
+        of_tp, of_predicted, of_cross, *_ = of
         logits, target, weight, *of_rows = ctx.saved_tensors
         settings: KernelSettings = ctx.settings
         rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # a gradient that will be differentiated again
-            return _by_core(rows, settings, of_sums), None, None
+            return _by_core(rows, settings, of[:3]), None, None
         if logits.is_cuda:
             from evalign.kernels import fused
 
+            of_sums = torch.cat([of_tp, of_predicted, of_cross.expand(2)])
             return fused.gradient_of_sums(rows, settings, of_rows, of_sums), None, None
-        of_tp, of_predicted, *_ = of_sums[:-2].view(5, -1)
-        slopes = of_tp, of_predicted, of_sums[-2].item()
-        step = settings.temperature.item(), tuple(of_rows)
+        temperature = settings.temperature.item()
+        slopes = of_tp, of_predicted, of_cross.item(), settings.shift, settings.factor
+        if not rows.indices:
+            return labels.backward(rows, temperature, *slopes), None, None
         batch: tuple[Tensor, Tensor, Tensor] = ctx.batch
-        cross = settings.shift, settings.factor
-        gradient = cpu.backward(*batch, *step, *slopes, *cross)
+        gradient = cpu.backward(*batch, temperature, tuple(of_rows), *slopes)
         return gradient.view_as(logits), None, None
 
 
@@ -106,17 +112,19 @@ def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     return logits, target.reshape(shape), weight.reshape(shape)
 
 
-def _by_core(rows: GivenRows, settings: KernelSettings, of_sums: Tensor) -> Tensor:
+def _by_core(rows: GivenRows, settings: KernelSettings, slopes: tuple[Tensor, ...]) -> Tensor:
     """The gradient with a graph, from the reference."""
     with full_precision(rows.logits):
         batch = Batch.of(rows)
         soft = membership.of_batch("MetricLoss", batch, temperature=settings.temperature)
         c = Confusion.from_membership(batch, soft)
-        sums, slopes = [c.tp, c.predicted], list(of_sums.split(len(c.tp))[:2])
+        sums = [c.tp, c.predicted]
         if settings.shift is not None:
-            moved = replace(batch, given=batch.logits + settings.shift.to(batch.logits))
+            shift = settings.shift.to(batch.logits)
+            shift = shift[1] - shift[0] if batch.task == "binary" else shift
+            moved = replace(batch, given=batch.logits + shift)
             mean = batch.mean(moved.log_probabilities(), torch.neg, settings.factor)
-            sums, slopes = [*sums, mean.sum.double()], [*slopes, of_sums[-2]]
+            sums.append(mean.sum.double())
         # The slopes depend on the logits too, but not in this gradient.
-        (gradient,) = torch.autograd.grad(sums, rows.logits, slopes, create_graph=True)
+        (gradient,) = torch.autograd.grad(sums, rows.logits, slopes[: len(sums)], create_graph=True)
     return gradient

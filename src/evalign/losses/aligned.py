@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from evalign.aggregation import Ranks, RunningConfusion
 from evalign.aggregation.running import keep, make_saved
@@ -17,7 +18,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
-from evalign.kernels.sums import KernelSettings, kernel_sums
+from evalign.kernels.sums import KernelSettings
 from evalign.losses.class_weights import class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import (
@@ -140,21 +141,20 @@ class AlignedLoss(MetricLoss):
     @property
     def score(self) -> Tensor:
         seen = self.running.seen
-        if self.running.hard_tp is None:
+        if self.running.sums is None:
             return torch.full_like(seen, torch.nan)
-        return torch.where(seen == 0, torch.nan, self.metric(self.running.hard_average()))
+        like = half_skilled(self.counts, matrix=self.metric.needs_matrix)
+        return torch.where(seen == 0, torch.nan, self.metric(self.running.hard_average(like)))
 
-    def of_rows(self, rows: GivenRows) -> Tensor:
+    def whole(self, rows: GivenRows) -> Tensor:
         self._check(rows)
-        if route(self, rows) != "loss":
-            return super().of_rows(rows)
         if self.counts is None:
-            classes = 2 if rows.task == "binary" else rows.logits.shape[1]
+            classes = _classes(rows)
             shape = (classes, 2) if rows.task == "multilabel" else (classes,)
             self.counts = self.running.seen.new_zeros(shape)
             self.offsets = self.counts.new_zeros(classes)
         self._move(rows.logits.device)
-        value = whole_loss(self, rows, self._with_cross_entropy(rows))
+        value = whole_loss(self, rows, self._settings(rows))
         if self.learns() and not self.metric.inner_optimum:  # else the kernel has updated them
             self._follow(half_skilled(self.counts), self.counts)
         return value
@@ -162,23 +162,40 @@ class AlignedLoss(MetricLoss):
     def sums_of(self, rows: GivenRows) -> Sums:
         self._check(rows)
         self._move(rows.logits.device)
-        way = route(self, rows)
-        rows = self._as_to_come(rows)
-        if way == "core" or self.label_smoothing:
-            with full_precision(rows.logits):
+        way, rows = route(self, rows), self._as_to_come(rows)
+        with full_precision(rows.logits):
+            if way == "core":
                 return self.sums_from_batch(Batch.of(rows))
-        sums = kernel_sums(rows, self._with_cross_entropy(rows))
-        factor = self._factor(rows.task, pixels=rows.pixels)
-        actual = sums.soft.actual
-        mass = actual.sum() if factor is None else actual @ factor.to(actual)
-        return Mean(sums.cross, mass), sums.soft, sums.hard
+            settings = self._settings(rows)
+            of_metric, sums = self.kernel_sums(rows, settings)
+            cross = self._cross_entropy(Batch.of(rows)) if self.label_smoothing else sums.cross
+        return _mean(cross, sums.soft, settings.factor), *of_metric, sums.hard
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         # Logits are widened once for both: a sum of half-precision gradients is rounded again.
         batch = replace(batch, given=batch.logits)
         labels = membership.hard(batch)
         hard = Confusion.from_membership(batch, labels, matrix=self.metric.needs_matrix)
-        return self._cross_entropy(batch), *super().sums_from_batch(batch), hard
+        of_metric = super().sums_from_batch(batch)
+        _, factor = self._adjustment(batch.task, pixels=batch.pixels)
+        return _mean(self._cross_entropy(batch), of_metric[-1], factor), *of_metric, hard
+
+    def _cross_entropy(self, batch: Batch) -> Tensor:
+        """Its sum over the rows."""
+        shift, factor = self._adjustment(batch.task, pixels=batch.pixels)
+        moved, smoothing = batch, self.label_smoothing
+        if shift is not None:
+            shift = shift.to(batch.logits)
+            shift = shift[1] - shift[0] if batch.task == "binary" else shift
+            moved = replace(batch, given=batch.logits + shift)
+        if batch.task == "multiclass" and batch.target.ndim == 1:
+            factor = None if factor is None else factor.to(moved.logits)
+            how = {"weight": factor, "label_smoothing": smoothing, "reduction": "none"}
+            return (batch.weight * F.cross_entropy(moved.logits, batch.target, **how)).sum()
+        if smoothing:
+            even = 1 / (batch.num_classes if batch.task == "multiclass" else 2)
+            batch = replace(batch, target=(1 - smoothing) * batch.target + smoothing * even)
+        return batch.mean(moved.log_probabilities(), torch.neg, factor).sum
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         # One sum over the ranks for both terms.
@@ -189,29 +206,9 @@ class AlignedLoss(MetricLoss):
         metric = of_metric[0].value() if self.per_image else self._loss(point, empty)[0]
         return cross_entropy.value() + self.metric_weight * metric
 
-    def _cross_entropy(self, batch: Batch) -> Mean:
-        factor = self._factor(batch.task, pixels=batch.pixels)
-        shift = self._shift(batch.task, factor)
-        moved, aim, smoothing = batch, batch, self.label_smoothing
-        if shift is not None:
-            shift = shift.to(batch.logits)
-            shift = shift[1] - shift[0] if batch.task == "binary" else shift
-            moved = replace(batch, given=batch.logits + shift)
-        if smoothing:
-            even = 1 / (batch.num_classes if batch.task == "multiclass" else 2)
-            of_class = batch.target_probabilities() if batch.task == "multiclass" else batch.target
-            aim = replace(batch, target=(1 - smoothing) * of_class + smoothing * even)
-        log_p = moved.log_probabilities()
-        mean = aim.mean(log_p, torch.neg, factor)
-        if factor is None:
-            return mean
-        return Mean(mean.sum, batch.mean(log_p, torch.ones_like, factor).sum)
-
     def _learn(self, soft: Confusion, hard: Confusion) -> Confusion:
         """Move the statistics. Return the Confusion at which the metric is differentiated."""
-        now = soft.detach()
-        counts = torch.stack([now.negatives, now.actual], 1) if now.multilabel else now.actual
-        ratio = self._ratio()
+        counts, ratio = _masses(soft.detach()), self._ratio()
         if ratio is not None:  # rows are weighed as those to come, and counted as they were seen
             counts = counts / ratio
         counts = keep(self, "counts", counts if self.counts is None else self.counts + counts)
@@ -231,10 +228,9 @@ class AlignedLoss(MetricLoss):
         """The share of each class (or of a label's two) to come, over the share seen so far."""
         if self.class_shares is None or self.counts is None:
             return None
-        to_come, seen = self.class_shares, positive(self.counts)
-        shares = (x / x.sum(-1, keepdim=True) for x in (to_come, seen))
-        to_come, seen = shares
-        return (to_come / seen).clamp(1 / ODDS, ODDS)
+        seen = positive(self.counts)
+        shares = (x / x.sum(-1, keepdim=True) for x in (self.class_shares, seen))
+        return torch.div(*shares).clamp(1 / ODDS, ODDS)
 
     def _as_to_come(self, rows: GivenRows) -> GivenRows:
         """Rows that weigh as those to come, each by the ratio of its class."""
@@ -253,37 +249,33 @@ class AlignedLoss(MetricLoss):
             weight = weight * (given.unsqueeze(1) if rows.task == "multilabel" else given)
         return rows._replace(weight=weight)
 
-    def _factor(self, task: Task, *, pixels: bool) -> Tensor | None:
-        """The factor of each class (or of a label's two) in the cross-entropy.
+    def _adjustment(self, task: Task, *, pixels: bool) -> tuple[Tensor | None, Tensor | None]:
+        """What the cross-entropy adds to the logits: offsets and log factors; and the factors.
 
-        The ratio of the rows' weights is taken back. The largest weight of a class is 1: only
-        ratios count, and sums of very small ones would be taken for 0.
+        There is a factor for each class (or for a label's two). It takes the ratio of the rows'
+        weights back. The largest weight of a class is 1: only ratios count, and sums of very small
+        ones would be taken for 0.
         """
-        weight, ratio = self.class_weight, self._ratio()
-        if isinstance(weight, str):
-            by_counts = self.counts is not None and (weight == BALANCED or pixels)
-            root = 1.0 if weight == BALANCED else 0.5
-            weight = positive(self.counts) ** -root if by_counts else None
-        if weight is not None:
-            weight = weight / weight.amax()
-            weight = weight.unsqueeze(1).expand(-1, 2) if task == "multilabel" else weight
-        if ratio is None:
-            return weight
-        return 1 / ratio if weight is None else weight / ratio
-
-    def _shift(self, task: Task, factor: Tensor | None) -> Tensor | None:
-        """What the cross-entropy adds to the logits: offsets and log factors."""
-        if self.offsets is None or factor is None:
-            return self.offsets
+        factor, ratio, counts = self.class_weight, self._ratio(), self.counts
+        if isinstance(factor, str):
+            by_counts = counts is not None and (factor == BALANCED or pixels)
+            root = 1.0 if factor == BALANCED else 0.5
+            factor = positive(counts) ** -root if by_counts else None
+        if factor is not None:
+            factor = factor / factor.amax()
+            factor = factor.unsqueeze(1).expand(-1, 2) if task == "multilabel" else factor
+        if ratio is not None:
+            factor = 1 / ratio if factor is None else factor / ratio
+        if factor is None or self.offsets is None:
+            return self.offsets, factor
         log = factor.log()
-        return self.offsets + (log[:, 1] - log[:, 0] if task == "multilabel" else log)
+        return self.offsets + (log[:, 1] - log[:, 0] if task == "multilabel" else log), factor
 
-    def _with_cross_entropy(self, rows: GivenRows) -> KernelSettings:
-        factor = self._factor(rows.task, pixels=rows.pixels)
-        shift = self._shift(rows.task, factor)
+    def _settings(self, rows: GivenRows) -> KernelSettings:
+        shift, factor = self._adjustment(rows.task, pixels=rows.pixels)
         if shift is None:  # before the first batch
-            shift = self.temperature.new_zeros(rows.logits.shape[1])
-        return self.settings()._replace(shift=shift, factor=factor)
+            shift = self.temperature.new_zeros(_classes(rows))
+        return KernelSettings(self.temperature, shift, factor)
 
     def _move(self, device: torch.device) -> None:
         """Bring the state to the logits, if the loss was left on another device."""
@@ -292,7 +284,7 @@ class AlignedLoss(MetricLoss):
 
     def _check(self, rows: GivenRows) -> None:
         """Check that shares and weights fit the number of classes."""
-        number = 2 if rows.task == "binary" else rows.logits.shape[1]
+        number = _classes(rows)
         pairs = rows.task == "multilabel"
         weight = self.class_weight
         if isinstance(weight, Tensor):
@@ -324,8 +316,24 @@ class AlignedLoss(MetricLoss):
                 "This state of an AlignedLoss is of an earlier version, which kept other "
                 "statistics. Train anew, or load the network alone."
             )
-        make_saved(self, LEARNED, state_dict, prefix, self.temperature)
+        make_saved(self, state_dict, prefix, *LEARNED)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _classes(rows: GivenRows) -> int:
+    """The number of classes, or of labels."""
+    return 2 if rows.task == "binary" else rows.logits.shape[1]
+
+
+def _masses(c: Confusion) -> Tensor:
+    """The actual mass of every class, or of the absence and presence of every label."""
+    return torch.stack([c.negatives, c.actual], 1) if c.multilabel else c.actual
+
+
+def _mean(cross: Tensor, c: Confusion, factor: Tensor | None) -> Mean:
+    """The cross-entropy as a mean over the rows of a Confusion, whose classes have factors."""
+    masses = _masses(c)
+    return Mean(cross, (masses if factor is None else masses * factor.to(masses)).sum())
 
 
 def _checked_shares(shares: Any) -> Tensor:

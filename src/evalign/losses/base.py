@@ -4,13 +4,15 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from inspect import signature
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 
+from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require, traced
+from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
@@ -170,6 +172,37 @@ class AdditiveLoss(Loss):
     @abstractmethod
     def loss_from_sums(self, sums: Sums) -> Tensor:
         """The loss of all summed rows; 0 if none has weight."""
+
+
+class RunningLoss(AdditiveLoss):
+    """A function of the sums of all ranks, perhaps averaged over batches: in training alone.
+
+    Args:
+        momentum: the weight of the new batch in the average; None for the batch alone.
+        ranks: whose rows are summed, see `RankSum`.
+        rows: how rows are read, see `Loss`.
+    """
+
+    def __init__(self, momentum: float | None, ranks: Ranks, **rows: Unpack[RowSettings]) -> None:
+        super().__init__(**rows)
+        name = type(self).__name__
+        self.momentum = momentum
+        self.over_ranks = RankSum(ranks, name)
+        self.running = None if momentum is None else RunningConfusion(momentum, name)
+
+    @property
+    def ranks(self) -> Ranks:
+        return self.over_ranks.ranks
+
+    def of_all_ranks(self, sums: Sums) -> Sums:
+        """The sums over the ranks, in training."""
+        return self.over_ranks(sums) if self.learns() else sums
+
+    def averaged(self, confusion: Confusion) -> Confusion:
+        """The average over batches, in training."""
+        if self.running is None or not self.learns():
+            return confusion
+        return self.running(confusion)
 
 
 class MeanLoss(AdditiveLoss):

@@ -1,27 +1,29 @@
 """Any metric of the confusion matrix as a loss."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evalign.aggregation import Ranks, RankSum, RunningConfusion
+from evalign.aggregation import Ranks
 from evalign.core import membership
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.numerics import full_precision, sum_dtype
+from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels.closed import closed_form
-from evalign.kernels.sums import KernelSettings, kernel_sums
-from evalign.losses.base import AdditiveLoss
+from evalign.kernels.sums import KernelSettings, KernelSums, kernel_sums
+from evalign.losses.base import RunningLoss
 from evalign.losses.route import route, whole_loss
 from evalign.losses.temperature import fill_temperature, register_temperature
 
 
-class MetricLoss(AdditiveLoss):
+class MetricLoss(RunningLoss):
     r"""1 − metric of the soft confusion matrix (EAST; BtG for binary and multilabel problems).
 
     Args:
@@ -76,7 +78,7 @@ class MetricLoss(AdditiveLoss):
         ignore_index: int = -100,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(momentum, ranks, task=task, ignore_index=ignore_index, class_dim=class_dim)
         name = type(self).__name__
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
@@ -92,13 +94,6 @@ class MetricLoss(AdditiveLoss):
             allowed = "be None with per_image: the metric of an image is its own"
             require(not per_image, name, "momentum", allowed, repr(momentum))
         self.per_image = per_image
-        self.momentum = momentum
-        self.over_ranks = RankSum(ranks, name)
-        self.running = None if momentum is None else RunningConfusion(momentum, name)
-
-    @property
-    def ranks(self) -> Ranks:
-        return self.over_ranks.ranks
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
@@ -106,26 +101,41 @@ class MetricLoss(AdditiveLoss):
 
     def rows(self, *args: Any, **settings: Any) -> GivenRows:
         rows = super().rows(*args, **settings)
-        dtype = sum_dtype(rows.logits)
-        return rows._replace(logits=rows.logits.to(dtype)) if self.metric.double else rows
+        if self.metric.double:
+            rows = rows._replace(logits=rows.logits.to(sum_dtype(rows.logits)))
+        return rows
 
     def of_rows(self, rows: GivenRows) -> Tensor:
         if route(self, rows) == "loss":
             check_temperature(type(self).__name__, self.temperature)
-            return whole_loss(self, rows, self.settings())
+            return self.whole(rows)
         with full_precision(rows.logits):
             value = self.loss_from_sums(self.sums_of(rows))
             return value.to(torch.promote_types(rows.logits.dtype, torch.float32))
+
+    def whole(self, rows: GivenRows) -> Tensor:
+        """The loss as one function of a GPU."""
+        return whole_loss(self, rows, KernelSettings(self.temperature))
 
     def sums_of(self, rows: GivenRows) -> Sums:
         check_temperature(type(self).__name__, self.temperature)
         if route(self, rows) == "core":
             return super().sums_of(rows)
-        return (kernel_sums(rows, self.settings()).soft,)
+        return self.kernel_sums(rows, KernelSettings(self.temperature))[0]
 
-    def settings(self) -> KernelSettings:
-        """How the kernels make memberships."""
-        return KernelSettings(self.temperature)
+    def kernel_sums(self, rows: GivenRows, settings: KernelSettings) -> tuple[Sums, KernelSums]:
+        """The sums of the metric by a kernel, and all sums of the batch."""
+        if not self.per_image:
+            sums = kernel_sums(rows, settings)
+            return (sums.soft,), sums
+        images = [kernel_sums(image, settings) for image in rows.images()]
+        each = []
+        for c, *_ in images:
+            assert c.rows is not None  # `route` says so
+            each.append(self._of_image(c, safe_ratio(c.total, c.rows)))
+        loss, size = (torch.stack(x).sum() for x in zip(*each, strict=True))
+        sums = KernelSums(*(reduce(add, parts) for parts in zip(*images, strict=True)))
+        return (Mean(loss, size), sums.soft), sums
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         tau = self.threshold
@@ -142,14 +152,8 @@ class MetricLoss(AdditiveLoss):
         if self.per_image:
             return sums[0].value()
         empty = sums[0].total.sum() == 0
-        if self.learns() and self.running is not None:
-            sums = (self.running(*sums),)
-        losses = [self._loss(confusion, empty)[0] for confusion in sums]
+        losses = [self._loss(self.averaged(confusion), empty)[0] for confusion in sums]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
-
-    def of_all_ranks(self, sums: Sums) -> Sums:
-        """The sums over the ranks, in training."""
-        return self.over_ranks(sums) if self.learns() else sums
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
         soft = membership.of_batch(
@@ -167,9 +171,7 @@ class MetricLoss(AdditiveLoss):
         def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
             c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
             size = weight.sum() / (weight > 0).sum().clamp(min=1)
-            loss, nothing = self._loss(c, c.total.sum() == 0)
-            size = torch.where(nothing, 0, size)
-            return size * loss, size, *c.tensors()
+            return *self._of_image(c, size), *c.tensors()
 
         rows = batch.given, batch.target, batch.weight
         number = max(1, batch.images)
@@ -186,6 +188,12 @@ class MetricLoss(AdditiveLoss):
         many = batch.task == "multilabel"
         pooled = Confusion(tp, predicted, actual, total, full, many, *rest)
         return Mean(loss, sizes.to(loss)), pooled
+
+    def _of_image(self, c: Confusion, size: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of an image times its size, and its size: 0 if it has no score."""
+        loss, nothing = self._loss(c, c.total.sum() == 0)
+        size = torch.where(nothing, 0, size)
+        return size * loss, size
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> tuple[Tensor, Tensor]:
         """The loss, and whether there is nothing to learn from these rows: then it is 0."""

@@ -8,6 +8,7 @@ from torch import Tensor
 from evalign.core.checks import complaint, traced, values_readable
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
+from evalign.kernels.closed import closed_form, slopes
 
 SKILL = 0.5  # of the pseudo-rows' classifier: the share it knows; it guesses the rest
 PSEUDO_ROWS = 0.02  # their share, so that a class not seen or not predicted cannot run away
@@ -27,7 +28,8 @@ def half_skilled(counts: Tensor, *, matrix: bool = False) -> Confusion:
     Counts are those of classes (C,), or of the absence and presence of labels (L, 2). The total
     is 1.
     """
-    shares = positive(counts) / positive(counts).sum(-1, keepdim=True)
+    shares = positive(counts)
+    shares = shares / shares.sum(-1, keepdim=True)
     if counts.ndim == 2:
         shares = shares[:, 1]
         return Confusion(_right(shares), shares, shares, torch.ones_like(shares), multilabel=True)
@@ -44,10 +46,11 @@ def _right(shares: Tensor) -> Tensor:
 
 def with_pseudo_rows(c: Confusion, counts: Tensor) -> Confusion:
     """Replace a small share of the rows by those of `half_skilled`."""
-    mass = torch.where(c.total == 0, 1, c.total).detach()
+    mass = torch.where(c.total == 0, 1, c.total)
     pseudo = half_skilled(counts, matrix=c.full is not None)
-    pseudo = pseudo.map(lambda x: x * mass)  # a compiler does not know Confusion · tensor
-    return (1 - PSEUDO_ROWS) * c + PSEUDO_ROWS * pseudo
+    pairs = zip(c.tensors(), pseudo.tensors(), strict=True)
+    tp, predicted, actual, total, *full = (x.lerp(mass * y, PSEUDO_ROWS) for x, y in pairs)
+    return Confusion(tp, predicted, actual, total, *full[:1], multilabel=c.multilabel)
 
 
 def metric_offsets(metric: Metric, c: Confusion, counts: Tensor) -> Tensor:
@@ -71,48 +74,44 @@ def metric_offsets(metric: Metric, c: Confusion, counts: Tensor) -> Tensor:
         >>> metric_offsets(resolve("balanced_accuracy"), half_skilled(shares), shares).exp()
         tensor([1.0000, 0.2500], dtype=torch.float64)
     """
-    of = _by_label if c.multilabel else _by_sums if c.full is None else _by_cells
-    sign = 1 if metric.greater_is_better else -1
-    gain, cost = (sign * x for x in of(metric, c, counts))
+    gain, cost = _of_sums(metric, c, counts) if c.full is None else _of_cells(metric, c, counts)
+    if not metric.greater_is_better:
+        gain, cost = -gain, -cost
     gain, cost = gain.clamp(min=0), cost.clamp(min=0)
     least = FLAT * torch.maximum(gain.amax(), cost.amax()) + torch.finfo(gain.dtype).tiny
     threshold = (cost + least) / (gain + cost + 2 * least)
     return threshold.clamp(1 / (1 + ODDS), ODDS / (1 + ODDS)).logit()
 
 
-def _by_cells(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
+def _of_cells(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
     """G_jj − G_jm and G_mm − G_mj of every class j."""
-    (slopes,) = _slopes(lambda m: metric(Confusion.from_matrix(m)), metric, c.matrix)
-    own, most = slopes.diagonal(), counts.argmax(0, keepdim=True)
-    to_most, of_most = slopes.index_select(1, most)[:, 0], slopes.index_select(0, most)[0]
+    (g,) = _by_autograd(lambda m: metric(Confusion.from_matrix(m)), metric, c.matrix)
+    own, most = g.diagonal(), counts.argmax(0, keepdim=True)
+    to_most, of_most = g.index_select(1, most)[:, 0], g.index_select(0, most)[0]
     return own - to_most, own.gather(0, most) - of_most
 
 
-def _by_sums(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
+def _of_sums(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
     """The same without the matrix: G_ij is ∂M/∂predicted_j, plus ∂M/∂tp_j if i = j, up to a
-    constant of the row that cancels.
+    constant of the row that cancels. Of a label, the gain where it is true, and the cost where not.
     """
+    form = closed_form(metric)
+    if form is not None:
+        by_tp, by_predicted = slopes(form, c)
+    else:
 
-    def score(tp: Tensor, predicted: Tensor) -> Tensor:
-        return metric(Confusion(tp, predicted, c.actual, c.total, rows=c.rows))
+        def score(tp: Tensor, predicted: Tensor) -> Tensor:
+            return metric(Confusion(tp, predicted, c.actual, c.total, multilabel=c.multilabel))
 
-    by_tp, by_predicted = _slopes(score, metric, c.tp, c.predicted)
+        by_tp, by_predicted = _by_autograd(score, metric, c.tp, c.predicted)
+    if c.multilabel:
+        return by_tp + by_predicted, -by_predicted
     most = counts.argmax(0, keepdim=True)
     gained = by_predicted - by_predicted.gather(0, most)
     return by_tp + gained, by_tp.gather(0, most) - gained
 
 
-def _by_label(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The gain of predicting a label where it is true, and the cost where it is false."""
-
-    def score(tp: Tensor, predicted: Tensor) -> Tensor:
-        return metric(Confusion(tp, predicted, c.actual, c.total, multilabel=True))
-
-    by_tp, by_predicted = _slopes(score, metric, c.tp, c.predicted)
-    return by_tp + by_predicted, -by_predicted
-
-
-def _slopes(score: Callable[..., Tensor], metric: Metric, *at: Tensor) -> tuple[Tensor, ...]:
+def _by_autograd(score: Callable[..., Tensor], metric: Metric, *at: Tensor) -> tuple[Tensor, ...]:
     at = tuple(x.detach() for x in at)
     if traced():  # autograd is not, and torch.func takes seconds to load
         return torch.func.grad(score, tuple(range(len(at))))(*at)

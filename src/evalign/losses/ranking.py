@@ -7,35 +7,26 @@ from typing import Unpack
 
 from torch import Tensor
 
-from evalign.aggregation import Ranks, TrainingSums
+from evalign.aggregation import Ranks
 from evalign.core import membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses import curves
-from evalign.losses.base import AdditiveLoss, Loss, RowSettings, zero_if_empty
+from evalign.losses.base import Loss, RowSettings, RunningLoss, zero_if_empty
 from evalign.losses.temperature import fill_temperature, register_temperature
 
 MOST_THRESHOLDS = 100_000  # a step of 0.0002 in asinh(z)
 
 
-class CurveLoss(AdditiveLoss):
+class CurveLoss(RunningLoss):
     """1 − the score of a curve of soft counts, one class against the rest.
 
     Binary problems score the positive class, others the mean over classes or labels. A class
     without rows, or without other rows, has no curve and is left out; if none has one, the loss
     is 0.
     """
-
-    def __init__(self, momentum: float | None, ranks: Ranks, **rows: Unpack[RowSettings]) -> None:
-        super().__init__(**rows)
-        self.momentum = momentum
-        self.training_sums = TrainingSums(momentum, ranks, type(self).__name__)
-
-    @property
-    def ranks(self) -> Ranks:
-        return self.training_sums.over_ranks.ranks
 
     @abstractmethod
     def curve(self, batch: Batch) -> Confusion:
@@ -49,7 +40,8 @@ class CurveLoss(AdditiveLoss):
         return (self.curve(batch),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.training_sums(*sums)
+        (batch,) = self.of_all_ranks(sums)
+        curve = self.averaged(batch)
         score = curves.mean_over_classes(self.score(curve), curve)
         return zero_if_empty(1 - score, batch.total.sum())
 

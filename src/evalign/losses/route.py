@@ -3,10 +3,11 @@
 | way    | what a kernel computes            | for                                               |
 | ------ | --------------------------------- | ------------------------------------------------- |
 | "loss" | the loss, forward and backward    | a GPU, and metrics in closed form                 |
-| "sums" | the sums of the Confusions        | class indices, in eager mode                      |
+| "sums" | the sums of the Confusions        | the same for other metrics; a CPU                 |
 | "core" | nothing: torch, as the reference  | everything else, such as graphs of a compiler     |
 """
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +27,7 @@ from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
 if TYPE_CHECKING:
     from evalign.losses.metric import MetricLoss
 
+LARGE = 1024  # pixels of an image
 _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
 _FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
@@ -34,25 +36,32 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
     """The way that a call of `MetricLoss` or `AlignedLoss` takes."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     own = type(loss).__dict__.get("has_kernels", False)
-    default = loss.heaviside == "linear" and loss.threshold is None and not loss.per_image
+    default = loss.heaviside == "linear" and loss.threshold is None
     if traced() or not (own and default and logits.numel()):
         return "core"
     plain = type(logits) in (Tensor, nn.Parameter) and logits.dtype in _FLOATS
     here = logits.device.type in DEVICES and target.device == logits.device
     learned = loss.temperature.requires_grad or (weight is not None and weight.requires_grad)
+    # One image at a time pays if it is large.
+    large = rows.task != "multilabel" and rows.shape[1:].numel() >= LARGE
+    fits = large or not loss.per_image
     # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
-    fits = logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
+    fits &= logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
     if not (plain and here and fits) or learned or loss.metric.needs_matrix:
         return "core"
     if logits.is_cuda and _whole(loss, rows):
         return "loss"
-    return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
+    if rows.task == "multiclass":
+        return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
+    # The kernel of labels divides nothing by zero, but 0·∞ is NaN there.
+    finite = not logits.is_cuda and math.isfinite(logits.detach().sum(dtype=torch.float64))
+    return "sums" if finite and target.dtype in _INTEGERS | _FLOATS else "core"
 
 
 def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
     form, labels = loss.closed_form, rows.task == "multilabel"
     smooth = getattr(loss, "label_smoothing", 0) or getattr(loss, "class_shares", None) is not None
-    if form is None or smooth or (labels and form.kind != "ratio"):
+    if form is None or smooth or loss.per_image or (labels and form.kind != "ratio"):
         return False
     two = rows.task == "binary" or (rows.task == "multiclass" and rows.logits.shape[1] == 2)
     if form.average == "binary" and not two:

@@ -273,7 +273,7 @@ def test_a_stack_learns_as_each_alone(kind):
         expected = [loss(*rows) for loss, *rows in zip(alone, logits, y, strict=True)]
         torch.testing.assert_close(found, torch.stack(expected), **NEAR)
     for i, loss in enumerate(alone):
-        for name in ("offsets", "counts", "running.hard_tp"):
+        for name in ("offsets", "counts", "running.sums"):
             torch.testing.assert_close(state[name][i], loss.state_dict()[name], **NEAR)
     for loss in (AlignedLoss(METRICS[kind]), alone[0]):
         before = copy.deepcopy(loss)

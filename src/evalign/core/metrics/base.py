@@ -108,7 +108,7 @@ def _takes_one_argument(function: Any) -> bool:
     of_torchmetrics = hasattr(function, "update") and hasattr(function, "compute")
     try:  # of a module, such as torch's losses, by its forward
         signature(getattr(function, "forward", function)).bind(None)
-    except TypeError:
+    except (TypeError, ValueError):  # a built-in function may have no signature
         return False
     return not (isinstance(function, type) or of_torchmetrics)
 
