@@ -192,7 +192,7 @@ def test_classes_are_called_by_their_names(tmp_path):
     assert "linear: left out, as it does not meet the constraint" in result.err
     last = result.err.splitlines()[-1]
     assert "must be met by some rule on these rows. Got " in last
-    assert "recall[high] = " in last
+    assert "is possible with recall[high] up to " in last
 
 
 def test_a_preview(tmp_path, monkeypatch):
