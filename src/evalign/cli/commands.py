@@ -146,10 +146,9 @@ def compare(
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
-    """Compare cross-entropy, EAST, the aligned recipe and trees on one table.
+    """Compare trees, a linear model and networks of three recipes on one table.
 
-    All methods see the same folds. The p-values are of paired tests for repeated
-    cross-validation (Nadeau and Bengio), adjusted for the number of methods (Holm).
+    All see the same folds, and are judged by argmax and with a decision rule, as is their blend.
 
     Examples:
 

@@ -17,10 +17,9 @@ from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
 from evalign.cli.terminal import Terminal
-from evalign.ensemble import AlignedEnsemble
-from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
-from evalign.estimator import AlignedClassifier
-from evalign.recipes import chosen_recipe
+from evalign.estimators import AlignedClassifier, AlignedEnsemble
+from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, network_candidate
+from evalign.estimators.recipes import chosen_recipe
 from evalign.report import render
 from evalign.store.files import digest
 from evalign.tables.files import writing
@@ -117,7 +116,9 @@ def _trained(
         _train(model, labels, parts, new.checkpoints / name)
         if isinstance(model, AlignedEnsemble):
             new.about["baseline"] = run.strongest(model)
-            models, tried = run.with_baseline(model, new.about), tried_models(model)
+            models = run.with_baseline(model, new.about)
+            results = (model.cv_results_, model.gain_, model.left_out_)
+            tried = tried_models(*results, new.about["arguments"]["--metric"])
         model.set_params(verbose=0).save(new.folder / name)
     return models, tried
 

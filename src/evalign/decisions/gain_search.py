@@ -20,8 +20,6 @@ STEPS_OF_ALL_STARTS, FEWEST_STARTS = 6, 4
 # With at most this many rows, single rows decide the cost of a constraint, and local search begins
 # from all starts.
 ROWS_FOR_FULL_LOCAL_SEARCH = 2**7
-# Moves, and numbers in the confusions of a move, of a quick local search.
-QUICK_MOVES, QUICK_NUMBERS = 16, 2**18
 # Weight of a constraint violation relative to the metric.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
@@ -80,17 +78,6 @@ def best_rule(
             lambda side: rows.confusions(best_rule(rows, side, starts).unsqueeze(0), side)[0],
         )
     return rule
-
-
-def quick_standing(
-    eta: Tensor, target: Tensor, weight: Tensor, objective: Objective, own: Tensor
-) -> Tensor:
-    """The standing (2,) of a good rule near a model's own labels, argmax_j own_j η_j.
-
-    Cheap enough to compare training epochs; too rough for a final rule.
-    """
-    rows, rule = ScoredRows(eta, target, weight), weighted_argmax(own, objective).unsqueeze(0)
-    return best_neighbour(rows, rule, objective, most_moves=QUICK_MOVES, numbers=QUICK_NUMBERS)[1]
 
 
 def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
