@@ -11,7 +11,6 @@ import pytest
 
 import evalign
 from evalign import AlignedClassifier, AlignedEnsemble
-from evalign.cli import fit as work
 from evalign.cli import run as runs
 from evalign.cli.options import MODELS, seconds
 from evalign.cli.run import FinishedRun
@@ -193,20 +192,6 @@ def test_classes_are_called_by_their_names(tmp_path):
     last = result.err.splitlines()[-1]
     assert "must be met by some rule on these rows. Got " in last
     assert "is possible with recall[high] up to " in last
-
-
-def test_a_preview(tmp_path, monkeypatch):
-    """It takes some of the rows, in which the classes have their shares, and little time."""
-    monkeypatch.setattr(work, "QUICK_ROWS", 100)
-    data = written(tmp_path / "data.csv", table(400))
-    said = done(*fit(data, tmp_path / "run", "--quick", "--test", data, model="linear"))
-    assert "Preview with 100 of the rows." in said.err
-    run = FinishedRun(tmp_path / "run")
-    assert run.about["rows"] == {"training": 100, "test": 100}
-    shares = table(400)["label"].value_counts(normalize=True).sort_index()
-    np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
-    # However long it took to load the libraries.
-    assert run.models["model"].time_limit == work.QUICK_TIME
 
 
 def test_two_validation_rows_tell_nothing(tmp_path):

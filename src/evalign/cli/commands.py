@@ -58,7 +58,6 @@ def fit(
     out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=writable()),
     model: opt.MODELS = Option("blend", help=MODEL),
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
-    quick: bool = opt.Flag("--quick", help="Preview: a sample of the rows, and quick models."),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),
     seed: int = Option(
         0, metavar="N", min=0, max=2**31 - 1, help="Seed of the split and of training."
