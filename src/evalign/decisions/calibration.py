@@ -2,8 +2,7 @@
 
 import numpy as np
 import torch
-from scipy.sparse import diags_array
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.optimize import minimize
 from torch import Tensor
 
 NEWTON_STEPS, CONVERGED = 20, 1e-9
@@ -68,33 +67,21 @@ def _moments(logits: Tensor, weight: Tensor, numbers: Tensor) -> tuple[Tensor, T
 
 
 def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """The offsets b by Newton's method with conjugate gradients, without the C × C Hessian.
-
-    softmax(logits + b) is e^b·η over its sum: a product with the Hessian takes two with η.
-    """
+    """The offsets b by scipy's L-BFGS: softmax(logits + b) is e^b·η over its sum."""
     eta, actual = logits.softmax(1), weight @ target
-    b = torch.zeros_like(actual)
-    for _ in range(NEWTON_STEPS):
-        odds = b.exp()
-        share = 1 / (eta @ odds)
-        mass = odds * ((weight * share) @ eta)
-        diagonal, curve = mass + OFFSET_PRECISION, weight * share**2
+    scale = (actual + OFFSET_PRECISION).rsqrt()  # makes all slopes alike
 
-        def product(v: np.ndarray, odds=odds, diagonal=diagonal, curve=curve) -> np.ndarray:
-            x = torch.from_numpy(v).to(odds)
-            return (diagonal * x - odds * ((curve * (eta @ (odds * x))) @ eta)).cpu().numpy()
+    def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
+        b = scale * torch.from_numpy(numbers).to(eta)
+        total = eta @ b.exp()
+        value = weight @ total.log() - actual @ b + OFFSET_PRECISION / 2 * b @ b
+        slope = b.exp() * ((weight / total) @ eta) - actual + OFFSET_PRECISION * b
+        return value.item(), (scale * slope).cpu().numpy()
 
-        gradient = (mass - actual + OFFSET_PRECISION * b).cpu().numpy()
-        shape = (len(b), len(b))
-        scaled = diags_array(1 / diagonal.cpu().numpy())
-        # Three digits are enough: the next Newton step corrects the rest.
-        hessian = LinearOperator(shape, matvec=product, dtype=np.float64)  # pyright: ignore[reportCallIssue]
-        solved, _ = cg(hessian, gradient, rtol=1e-3, M=scaled)
-        step = torch.from_numpy(solved).to(b).clamp(-2, 2)
-        b = b - step
-        if step.abs().max() < CONVERGED:
-            break
-    return b
+    how = {"ftol": 0, "gtol": CONVERGED, "maxcor": 30}
+    start = np.zeros(len(actual))
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=how)
+    return scale * torch.from_numpy(found.x).to(eta)
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
+from evalign.core.text import listed
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
 from evalign.decisions.expected import best_calibrated, best_expected, confusion_of, slacks_of
@@ -27,6 +28,7 @@ from evalign.decisions.inputs import (
 )
 from evalign.decisions.multilabel import tuned_thresholds
 from evalign.decisions.objective import Objective
+from evalign.decisions.p_values import RATES, rate_of
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
@@ -58,8 +60,12 @@ class FitSettings:
         free, cure = self.decision != "argmax" or self.constraint is None, 'Use "tuned".'
         require(free, owner, "constraint", "be None for argmax", repr(self.constraint), cure)
         check_task(owner, self.task)
-        Objective.of(owner, self.metric, self.constraint, self.classes)
+        objective = Objective.of(owner, self.metric, self.constraint, self.classes)
         check_promise(owner, self.decision, self.constraint, self.confidence)
+        others = [each.text for each in objective.constraints if rate_of(each) is None]
+        allowed = f"come with bounds on {', '.join(RATES)}, each of one class, or on their gaps"
+        tested = self.confidence is None or not others
+        require(tested, owner, "confidence", allowed, listed(others))
 
 
 def check_promise(

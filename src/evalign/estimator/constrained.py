@@ -29,10 +29,15 @@ def class_names(classes: np.ndarray) -> list[str]:
 
 
 def check_constraint(
-    owner: str, metric: str | MetricFunction, decision: Decision, text: str, names: Sequence[str]
+    owner: str,
+    metric: str | MetricFunction,
+    decision: Decision,
+    text: str,
+    names: Sequence[str],
+    confidence: float | None,
 ) -> None:
-    """Refuse a constraint that no rule can meet."""
-    FitSettings(owner, metric, decision, constraint=text, classes=names)
+    """Refuse a constraint that no rule can meet, or promise."""
+    FitSettings(owner, metric, decision, constraint=text, confidence=confidence, classes=names)
     perfect = Confusion.from_matrix(torch.eye(len(names)))
     for each in parse(text, names, owner=owner):
         each.slack(perfect, [perfect])  # raises if it is for two classes only
@@ -78,7 +83,8 @@ def oriented_constraint(
     check_promise(OWNER, arguments["decision"], text, arguments["confidence"])
     if text is None:
         return None
-    check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names)
+    asked = arguments["metric"], arguments["decision"], text, names, arguments["confidence"]
+    check_constraint(OWNER, *asked)
     first = arguments["pos_label"] is not None and arguments["pos_label"] == classes[0]
     return _of_first(text, names) if first else text
 

@@ -39,7 +39,7 @@ class RuleSettings:
     def check(self, owner: str) -> None:
         """Refuse settings that no rule can meet, before a classifier is trained."""
         given = {"constraint": self.constraint, "classes": self.classes}
-        FitSettings(owner, self.metric, self.decision, **given)
+        FitSettings(owner, self.metric, self.decision, confidence=self.confidence, **given)
         if self.decision != "argmax":
             gaps_of(owner, self.constraint, self.classes, self.groups)
 
