@@ -17,13 +17,7 @@ from evalign.core.rows import Task
 from evalign.decisions.class_shares import estimated_shares
 from evalign.decisions.expected import best_expected, slacks_of
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
-from evalign.decisions.module import (
-    RuleModule,
-    calibrated,
-    labels_of,
-    probabilities_of,
-    scores_of,
-)
+from evalign.decisions.module import Formula, RuleModule
 from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
 from evalign.store.files import write_json
@@ -33,7 +27,7 @@ LARGEST_GAP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionRule:
+class DecisionRule(Formula):
     """A rule that gives a row with class probabilities η the label argmax_j Σ_y η_y G[y, j].
 
     Made by `fit_decision`. The rule is frozen: the label of a row does not depend on other rows.
@@ -115,13 +109,13 @@ class DecisionRule:
         """Probabilities η, float64, in the shape of the logits."""
         scores = self._scores("DecisionRule", logits, None)
         eta = self.softmax(scores.rows)
-        return scores.in_original_form(eta[..., 1] if self._multilabel else eta)
+        return scores.in_original_form(eta[..., 1] if self.multilabel else eta)
 
     def __str__(self) -> str:
         """The rule in words: from which probability on, or by which offsets of the logits."""
         names = self.classes or [f"class {place}" for place in range(len(self.gain))]
-        if self._multilabel or len(names) == 2:
-            named = names if self._multilabel else names[1:]
+        if self.multilabel or len(names) == 2:
+            named = names if self.multilabel else names[1:]
             return "\n".join(map(_from, named, np.atleast_1d(self.threshold).tolist()))
         most = 0 if self.class_prior is None else int(self.class_prior.argmax())
         width = max(len(str(name)) for name in names)
@@ -155,21 +149,22 @@ class DecisionRule:
         """
         at = self.log_odds
         at = torch.where(at.abs() > -math.log(FLOOR), at.sign() * torch.inf, at).sigmoid()
-        return at.cpu().numpy() if self._multilabel else at.item()
+        return at.cpu().numpy() if self.multilabel else at.item()
 
     @property
     def log_odds(self) -> Tensor:
         """The `threshold` on the scale of the logits: (), or (L,) if multilabel."""
-        if not self._multilabel and len(self.gain) != 2:
+        if not self.multilabel and len(self.gain) != 2:
             number = len(self.gain)
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
-        if not self._multilabel:
+        if not self.multilabel:
             return -self._added(0)[1]
         offsets = 0 if self.offsets is None else self.offsets
         return ((self.gain[:, 0, 0] / self.gain[:, 1, 1]).log() - offsets) / self.factor
 
     @property
-    def _multilabel(self) -> bool:
+    def multilabel(self) -> bool:
+        """Whether each column is a label of its own."""
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
@@ -177,30 +172,11 @@ class DecisionRule:
             owner, logits, probabilities, None, self.task, self.class_dim, beyond=self.beyond
         )
         name = "logits" if probabilities is None else "probabilities"
-        kind = "labels" if self._multilabel else "classes"
+        kind = "labels" if self.multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
         got = scores.rows.shape[1]
         require(got == len(self.gain), owner, name, allowed, got, ONE_ROW)
         return scores
-
-    def softmax(self, logits: Tensor) -> Tensor:
-        """Probabilities (N, C) of finite logits (N, C).
-
-        In a multilabel problem (N, L, 2): of the absence and of the presence of each label.
-        """
-        rows = calibrated(logits, self.factor, self.offsets)
-        return probabilities_of(rows, multilabel=self._multilabel)
-
-    def scores_of(self, probabilities: Tensor) -> Tensor:
-        """Scores (N, C) of probabilities (N, C), float64: the expected gain of each label.
-
-        In a multilabel problem (N, L): the gain of predicting each label.
-        """
-        return scores_of(probabilities, self.gain, multilabel=self._multilabel)
-
-    def labels_of(self, probabilities: Tensor) -> Tensor:
-        """Labels (N,) of probabilities (N, C), float64; (N, L) of (N, L, 2)."""
-        return labels_of(self.scores_of(probabilities), multilabel=self._multilabel)
 
     def as_module(self, *, probabilities: bool = False) -> RuleModule:
         """The rule as a module from logits to label indices, to ship with a network.
@@ -214,8 +190,7 @@ class DecisionRule:
             >>> torch.nn.Sequential(torch.nn.Identity(), rule.as_module())(torch.eye(3))
             tensor([0, 1, 2])
         """
-        numbers = self.gain, self.factor, self.offsets
-        return RuleModule(*numbers, self._multilabel, self.class_dim, probabilities)
+        return RuleModule(self, probabilities)
 
     def adapt(
         self,
@@ -247,35 +222,32 @@ class DecisionRule:
             names = "metric and class_prior of the rule"
             raise ValueError(complaint(owner, names, "be known", None, cure))
         objective = Objective.of(
-            owner, self.metric, self.constraint, self.classes, multilabel=self._multilabel
+            owner, self.metric, self.constraint, self.classes, multilabel=self.multilabel
         )
         objective.check_groups(given=False)
         scores = self._scores(owner, logits, probabilities)
-        rows = calibrated(scores.rows, self.factor, self.offsets)
-        weight = torch.ones_like(rows if self._multilabel else rows[:, 0])
-        old = self.class_prior.to(rows)
+        rows = self.calibrated(scores.rows)
+        weight = torch.ones_like(rows if self.multilabel else rows[:, 0])
+        old = self._shares(self.class_prior.to(rows))
         if class_prior is None:
-            before = torch.stack([1 - old, old], -1) if self._multilabel else old
-            new = estimated_shares(self.softmax(scores.rows), before, self.rows or len(rows))
-            new = new[:, 1] if self._multilabel else new
+            new = estimated_shares(self.softmax(scores.rows), old, self.rows or len(rows))
             if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
                 warn(
                     f"The class shares estimated by {owner} are unreliable: the probabilities were "
                     "not calibrated on the rows of the fit. Pass class_prior= if you know it."
                 )
         else:
-            new = class_vector(owner, "class_prior", class_prior, len(old)).to(rows)
-            one = self._multilabel or abs(new.sum().item() - 1) < 1e-6
-            ok = bool(((new > 0) & (new < 1)).all()) and one
+            new = self._shares(class_vector(owner, "class_prior", class_prior, len(old)).to(rows))
+            ok = bool(((new > 0) & (new < 1)).all() & ((new.sum(-1) - 1).abs() < 1e-6).all())
             allowed = "hold shares between 0 and 1, which sum to 1 over classes"
-            require(ok, owner, "class_prior", allowed, new.tolist())
+            require(ok, owner, "class_prior", allowed, class_prior)
         # A class that had no rows has no share to scale.
         change = torch.where((old > 0) & (new > 0), new / old, 1).log()
-        if self._multilabel:
-            change = change - torch.where(old < 1, (1 - new) / (1 - old), 1).log()
+        if self.multilabel:
+            change, new = change[:, 1] - change[:, 0], new[:, 1]
         adapted = rows + change
         gain = best_expected(adapted, weight, objective)
-        eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)
+        eta = adapted.sigmoid() if self.multilabel else adapted.softmax(1)
         return replace(
             self,
             gain=gain,
@@ -289,6 +261,10 @@ class DecisionRule:
             promised=None,
             argmax_score=None,
         )
+
+    def _shares(self, shares: Tensor) -> Tensor:
+        """Shares (C,); if multilabel (L, 2), of the rows without and with each label."""
+        return torch.stack([1 - shares, shares], -1) if self.multilabel else shares
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings, without a metric that is not a name."""
