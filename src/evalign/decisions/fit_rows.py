@@ -16,7 +16,7 @@ from evalign.core.rows import Task, check_task
 from evalign.core.text import listed
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_calibrated, best_expected, confusion_of, slacks_of
+from evalign.decisions.expected import best_expected, confusion_of
 from evalign.decisions.inputs import (
     Scores,
     Values,
@@ -156,19 +156,18 @@ def fit_rows(
         target = torch.eye(number, device=rows.device).to(rows)[labels]
     if decision == "argmax":
         found = Fitted(argmax, "argmax")
-    elif target is None or (decision == "expected" and multilabel):
-        found = Fitted(best_expected(rows, weight, objective, groups), "expected")
+    elif decision == "expected" or target is None:
+        found = best_expected(rows, weight, objective, groups, target)
     elif multilabel:
         thresholds, score = tuned_thresholds(rows, target, weight, objective, own)
         found = Fitted(threshold_gains(thresholds), "labels", score)
     else:
         labelled = LogitRows(rows, target, weight, argmax, groups)
-        if decision == "expected":
-            found = best_calibrated(labelled, objective)
-        elif settings.confidence is None:
-            found = tuned(labelled, objective)
-        else:
-            found = promised(labelled, objective, settings.confidence, names)
+        found = (
+            tuned(labelled, objective)
+            if settings.confidence is None
+            else promised(labelled, objective, settings.confidence, names)
+        )
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
@@ -195,7 +194,7 @@ def fit_rows(
         class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
         calibration_gap=None if target is None else calibration_gap(eta, target, mass),
         rows=len(rows),
-        slacks=slacks_of(objective, rows, eta, true, weight, found.gain),
+        slacks=objective.slacks(confusion_of(objective, rows, eta, true, weight, found.gain)),
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
         argmax_score=argmax_score,

@@ -135,8 +135,10 @@ class Objective:
         """The smallest slack, as a share of the range of its metric."""
         return self._each(lambda c, groups: self._slacks(c, groups).amin(0), confusions)
 
-    def slacks(self, confusion: Tensor) -> dict[str, float]:
-        """The distance of one confusion to each bound, positive on the allowed side."""
+    def slacks(self, confusion: Tensor) -> dict[str, float] | None:
+        """The distance to each bound, positive on the allowed side; None without constraints."""
+        if not self.constraints:
+            return None
         c, groups = self._confusion(confusion)
         return {each.text: each.slack(c, groups).item() for each in self.constraints}
 

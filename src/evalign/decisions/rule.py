@@ -15,7 +15,7 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.class_shares import estimated_shares
-from evalign.decisions.expected import best_expected, slacks_of
+from evalign.decisions.expected import best_expected, confusion_of
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
 from evalign.decisions.module import Formula, RuleModule
 from evalign.decisions.objective import Objective
@@ -246,7 +246,7 @@ class DecisionRule(Formula):
         if self.multilabel:
             change, new = change[:, 1] - change[:, 0], new[:, 1]
         adapted = rows + change
-        gain = best_expected(adapted, weight, objective)
+        gain = best_expected(adapted, weight, objective).gain
         eta = adapted.sigmoid() if self.multilabel else adapted.softmax(1)
         return replace(
             self,
@@ -256,7 +256,7 @@ class DecisionRule(Formula):
             offsets=change if self.offsets is None else self.offsets.to(rows) + change,
             class_prior=new,
             rows=len(rows),
-            slacks=slacks_of(objective, adapted, eta, eta, weight, gain),
+            slacks=objective.slacks(confusion_of(objective, adapted, eta, eta, weight, gain)),
             confidence=None,
             promised=None,
             argmax_score=None,
