@@ -14,9 +14,7 @@ OFFSET_PRECISION, FACTOR_PRECISION = 1.0, 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against its class
 
 
-def factor_and_offsets(
-    logits: Tensor, target: Tensor, weight: Tensor, precision: float = OFFSET_PRECISION
-) -> tuple[Tensor, Tensor]:
+def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """a and b (C,) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
     This is vector scaling with one factor. With more than `MOST_CLASSES_WITH_FACTOR` classes the
@@ -25,7 +23,9 @@ def factor_and_offsets(
     if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
     actual = torch.cat([(weight @ (target * logits).sum(1)).unsqueeze(0), weight @ target])
-    prior = torch.full_like(actual, precision)
+    # Of two classes only the difference counts: each offset has half of its variance.
+    each = 2 if logits.shape[1] == 2 else 1
+    prior = torch.full_like(actual, each * OFFSET_PRECISION)
     prior[0] = FACTOR_PRECISION
     usual = torch.eye(len(actual), dtype=logits.dtype, device=logits.device)[0]
 
@@ -88,6 +88,5 @@ def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple
     """a and b that maximise the posterior of sigmoid(a·margin + b) (Platt scaling)."""
     logits = torch.stack([torch.zeros_like(margin), margin], 1)
     target = torch.stack([1 - positive, positive], 1)
-    # b is the difference of two offsets, each with half of its variance.
-    a, both = factor_and_offsets(logits, target, weight, 2 * OFFSET_PRECISION)
+    a, both = factor_and_offsets(logits, target, weight)
     return a, both[1] - both[0]

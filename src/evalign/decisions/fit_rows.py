@@ -76,10 +76,10 @@ def check_promise(
         return
     ok = isinstance(confidence, Real) and 0.5 <= float(confidence) < 1
     require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
-    allowed, cure = "come with a constraint", 'Give one, such as "recall >= 0.9".'
-    require(constraint is not None, owner, "confidence", allowed, confidence, cure)
-    allowed, cure = "come with decision tuned", "A promise takes labels."
-    require(decision == "tuned", owner, "confidence", allowed, f"decision {decision}", cure)
+    ok, cure = constraint is not None and decision == "tuned", "A promise is of labels."
+    allowed = 'come with a constraint, such as "recall >= 0.9", and decision tuned'
+    got = f"constraint {constraint!r} and decision {decision}"
+    require(ok, owner, "confidence", allowed, got, cure)
 
 
 def read_rows(

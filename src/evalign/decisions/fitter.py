@@ -1,7 +1,7 @@
 """Fit a rule to a stream of batches, in bounded memory and across ranks.
 
-Up to a limit all rows are kept. Beyond, only the rows with the smallest random keys: a uniform
-sample, and the samples of several ranks combine into a sample of all rows.
+The rows with the smallest random keys are kept: a uniform sample, and those of several ranks
+combine into a sample of all rows.
 """
 
 from collections.abc import Sequence
@@ -40,14 +40,11 @@ class DecisionFitter:
     """Fits a rule to a stream of batches, such as a validation loop, in bounded memory.
 
     Up to `max_rows` rows the rule is that of `fit_decision`. Beyond, it is fitted to a uniform
-    random sample of `max_rows` rows, the same in every run. The error of a score on n sampled rows
-    is about 1/√n: 0.003 with the default, and more if a class has few rows.
-
-    `compute` gathers the samples of all processes of `torch.distributed`, which must all call it.
+    random sample of them, the same in every run. `compute` gathers the samples of all processes of
+    `torch.distributed`, which must all call it.
 
     Args:
-        max_rows: the number of rows to keep. Up to twice as many are held in memory, with 8 bytes
-            for each class, or 24 for each label of a multilabel problem.
+        max_rows: the number of rows to keep; up to twice as many are held in memory.
         ranks: "all", or "own" for a rule from the rows of this process alone.
 
     The other arguments are those of `fit_decision`.

@@ -38,16 +38,9 @@ def best_rule(
 
     Constraints enter as (1 − s)·metric − s·violation: the search runs for a range of shares s at
     once, then for shares between the neighbours of the best one. Local search improves the best
-    rule found that meets the constraints.
-
-    Args:
-        rows: the rows to label.
-        objective: the objective.
-        starts: rules to start from.
-        own: class weights (C,) that give the model's own labels, 1 by default. They are one of the
-            starts.
-        believed: whether targets are probabilities. Then local search improves a rule of few rows
-            even without constraints; with labels as targets, moving a single row would be luck.
+    rule found that meets the constraints; without any, only that of few rows whose targets are
+    `believed` probabilities, since moving a single row for its label would be luck. One start are
+    class weights (C,) that give the model's `own` labels.
     """
     step = len(rows.eta) // ROWS_FOR_STARTS + 1
     few = len(rows.eta) <= ROWS_FOR_FULL_LOCAL_SEARCH
@@ -131,10 +124,8 @@ def frank_wolfe(
     corner is kept. Every `problems`-th rule belongs to the same problem, and most of those that lag
     behind are dropped.
 
-    The search ends when the gap ⟨G, corner − C⟩ is no longer positive. Where the metric is concave
-    in C and the target is η itself, the gap bounds the gain of any other rule over C, but over the
-    kept corner only if the metric is linear. Most metrics (F-beta, MCC, precision) are not concave:
-    the search then ends at a stationary point, which certifies nothing.
+    The search ends when the gap ⟨G, corner − C⟩ is no longer positive: at a stationary point, which
+    certifies nothing unless the metric is linear.
     """
     actual = rows.actual()
     corner = rows.confusions(rules, objective)

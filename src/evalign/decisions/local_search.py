@@ -1,8 +1,7 @@
 """Improve a rule by giving one label to more rows or to fewer, over all cuts.
 
-`gain_search` follows slopes, which are blind to single rows. Where a constraint binds, single rows
-decide whether it is met and at what cost. Local search moves them one by one, for one label at a
-time.
+`gain_search` follows slopes, which are blind to single rows. Where a constraint binds, these decide
+whether it is met and at what cost.
 """
 
 import torch

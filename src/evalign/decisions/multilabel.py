@@ -29,10 +29,9 @@ ODDS = [0.0, *(2.0**k for k in range(-5, 11))]
 
 
 def label_score(objective: Objective) -> tuple[Callable[[Confusion], Tensor] | None, bool]:
-    """The score of one label's sums, and whether sums are pooled over labels (micro average).
+    """The score of one label's sums, and whether they are pooled over labels (micro average).
 
-    Otherwise each label can be maximised by itself. The score is None if the objective needs the
-    sums of all labels.
+    None if the objective needs the sums of all labels.
     """
     metric = objective.metric
     if not isinstance(metric, ClassMetric) or metric.labels is not None or objective.constraints:
@@ -81,13 +80,8 @@ def tuned_thresholds(
     """Find thresholds with labels y (N, L) and weights (N, L), and their score.
 
     A threshold lies halfway between the best one for the labels and the best one for the label's
-    calibrated probabilities. On eight networks for four data sets
-    (`study/benchmarks/multilabel_rules.py`) this rule had the best macro-F1, 57.9: calibrated
-    probabilities alone reached 57.7, labels and probabilities in one search, as for two classes,
-    57.3, a choice among five rules by folds 57.1, labels alone 55.6. Eight networks do not separate
-    the first three, and calibrated probabilities alone had the best micro-F1.
-
-    A label that all rows have, or none, keeps the network's own threshold, in `own` (L,).
+    calibrated probabilities, the best of the rules in `study/benchmarks/multilabel_rules.py`. A
+    label that all rows have, or none, keeps the network's own threshold, in `own` (L,).
     """
     positive, given = y.double(), weight
 

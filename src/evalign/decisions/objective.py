@@ -32,20 +32,11 @@ Groups = Sequence[Confusion] | None
 class Objective:
     """Scores of many confusions at once, and their slopes.
 
-    A confusion is a tensor here: the matrix (d, d), or for a compact objective the three sums
+    A confusion is a tensor here: the matrix (d, d), or for a `compact` objective the three sums
     (3, d) that most metrics need: true positives, predicted and actual mass. Multilabel confusions
-    are these sums and the total mass of each label, (4, L). With G groups of rows, the matrices of
-    the groups are stacked, (G·d, d).
-
-    Args:
-        owner: the function or class that error messages name.
-        metric: the metric to maximise, or to minimise if it is a cost.
-        score: a function to maximise instead of the metric, of the confusion of all rows and the
-            confusions of the groups.
-        constraints: the constraints to meet.
-        compact: whether confusions are the three sums.
-        multilabel: whether the problem is multilabel.
-        groups: the number of groups; 0 without groups.
+    are these sums and the total mass of each label, (4, L). With G `groups` of rows, the matrices
+    of the groups are stacked, (G·d, d). A `score` of the confusions of all rows and of the groups
+    takes the place of the metric. Errors name the `owner`.
     """
 
     owner: str
@@ -145,10 +136,9 @@ class Objective:
     def infeasible(
         self, confusions: Tensor, search: Callable[["Objective"], Tensor] | None = None
     ) -> Infeasible:
-        """The error to raise if no confusion meets all constraints.
+        """The error if no confusion meets all constraints, with what is possible on each side.
 
-        It says what is possible on each side: each value that goes with all the other bounds. A
-        `search` gives the best confusion for an objective, unless these are all there are.
+        A `search` gives the best confusion for an objective, unless these are all there are.
         """
         found = [confusions.flatten(0, -3)]
         several = range(len(self.constraints)) if len(self.constraints) > 1 else ()

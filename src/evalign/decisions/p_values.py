@@ -2,10 +2,10 @@
 
 The hypothesis is that the constraint does not hold on new data. It can be tested for rates, the
 shares of some rows: recall, precision and the like of one class, and accuracy. The p-value is the
-exact binomial tail (Clopper and Pearson). For a gap, the difference of two rates, it is approximate:
-the normal tail, after z² rows are added to each group, half of which count (Agresti and Coull), so
-that a perfect rate of few rows does not count as certain. For unequal weights, the effective number
-of rows is Kish's, (Σw)² / Σw².
+exact binomial tail (Clopper and Pearson). For a gap it is approximate: the normal tail, after z²
+rows are added to each group, half of which count (Agresti and Coull), so that a perfect rate of few
+rows does not count as certain. For unequal weights, the effective number of rows is Kish's,
+(Σw)² / Σw².
 """
 
 import math
@@ -43,12 +43,9 @@ ROWS = {
 
 
 class Rate(NamedTuple):
-    """A metric that is a share of some rows.
+    """A metric that is a share of some rows, whose number is the sum `of` a confusion.
 
-    Args:
-        of: the sum of a confusion that counts these rows, by class.
-        class_index: the class.
-        monotone: whether the rate of two classes only rises or only falls with the threshold.
+    Of two classes it is `monotone` if it only rises or only falls with the threshold.
     """
 
     of: str

@@ -37,8 +37,8 @@ from evalign.decisions.tuned import Fitted, LogitRows, tuned
 # Steps of the ladder for each halving of the rows beyond a threshold.
 STEPS_PER_HALVING = 8
 # The first start, in rows, and the ratio between starts. The best threshold for accuracy or a gap
-# may lie anywhere, and needs a start nearby. Precision falls as more rows are labelled: few starts are
-# enough, the first at this multiple of the rows that suffice if all are correct.
+# may lie anywhere, and needs a start nearby. Precision falls as more rows are labelled: few starts
+# are enough, the first at this multiple of the rows that suffice if all are correct.
 FIRST_START, START_RATIO = 8.0, 1.5
 FIRST_START_OF_LABELLED, START_RATIO_OF_LABELLED = 1.5, 4.0
 # Searches with different margins, for more than two classes.

@@ -30,11 +30,9 @@ LARGEST_GAP = 0.25
 class DecisionRule(Formula):
     """A rule that gives a row with class probabilities η the label argmax_j Σ_y η_y G[y, j].
 
-    Made by `fit_decision`. The rule is frozen: the label of a row does not depend on other rows.
-    It takes logits, or probabilities by name, in the forms that `fit_decision` takes. A tensor
-    returns a tensor; an array or a list returns a numpy array.
-
-    In a multilabel problem each label is a binary problem with its own matrix.
+    Made by `fit_decision`, whose forms of logits and probabilities it takes. The label of a row
+    does not depend on other rows. In a multilabel problem each label is a binary problem. Metric,
+    constraint, confidence and classes are as they were given.
 
     Args:
         gain: G (C, C), float64; G[y, j] is the gain of label j if y is true. (L, 2, 2) if
@@ -42,25 +40,19 @@ class DecisionRule(Formula):
         decision: "argmax", "tuned" or "expected".
         source: the origin of G: "argmax", "expected", "labels" for a tuned rule, or "adapted". A
             tuned rule is "argmax" if fewer than two classes have labels.
-        metric: the metric, as given.
-        constraint: the constraint, as given.
-        score: the metric of a tuned rule on its rows, greater is better; None for other decisions.
-            Cross-fitted, unless only labels count.
-        argmax_score: the metric of argmax on the same rows, beside `score`.
+        score: the metric of a tuned rule on its rows, greater is better, cross-fitted unless only
+            labels count.
+        argmax_score: the metric of argmax on the same rows.
         offsets: added to logits: η = softmax(factor·logits + offsets).
-        factor: multiplies logits.
-        task: "binary", "multiclass" or "multilabel".
-        classes: the names of the classes, as given.
         class_dim: the dimension of the classes in scores of more than two dimensions.
         class_prior: the share of each class (C,) or label (L,) in the rows of the fit: by their
             labels if the rule is tuned, otherwise by their probabilities.
         calibration_gap: the largest relative difference, beyond chance, between a class's mean
-            probability and its share of the labels in the rows of the fit. None without labels.
+            probability and its share of the labels in the rows of the fit.
         rows: the number of rows of the fit.
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
-        confidence: the probability that the constraints hold on new data, as given.
-        promised: whether these rows prove the constraints at this confidence; None without one.
-        named: whether labels are returned by the names in `classes`, as the fit was given them.
+        promised: whether these rows prove the constraints at this confidence.
+        named: whether labels are returned by the names in `classes`.
         beyond: whether the logits of two classes or many labels left 0 to 1 in the fit. Calls with
             one logit for each label then refuse what looks like probabilities.
     """
@@ -181,9 +173,8 @@ class DecisionRule(Formula):
     def as_module(self, *, probabilities: bool = False) -> RuleModule:
         """The rule as a module from logits to label indices, to ship with a network.
 
-        It compiles, exports and travels in a `state_dict`. With `probabilities` it returns a pair,
-        labels and the probabilities in the shape of the logits. It checks nothing: a row with NaN
-        or infinite logits gets the label −1.
+        With `probabilities` it returns a pair, labels and the probabilities in the shape of the
+        logits. It checks nothing: a row with NaN or infinite logits gets the label −1.
 
         Examples:
             >>> rule = DecisionRule(torch.eye(3).double(), "argmax", "argmax")
@@ -201,13 +192,10 @@ class DecisionRule(Formula):
     ) -> "DecisionRule":
         """Adapt the rule to unlabelled rows with other class shares.
 
-        The shares are estimated from the probabilities, unless they are given. Two assumptions: the
-        distribution within each class is unchanged, and the probabilities were calibrated. They are
-        then corrected for the new shares, and the rule is found from them as by decision
-        "expected". Shares stay the same if chance explains the difference. The adapted rule
-        promises nothing, as it has seen no labels.
-
-        If `calibration_gap` is above a quarter, a warning says that the estimate is unreliable.
+        The shares are estimated from the probabilities, unless they are given, and stay the same if
+        chance explains the difference. Two assumptions: the distribution within each class is
+        unchanged, and the probabilities were calibrated; a `calibration_gap` above a quarter is
+        warned of. The rule is then found from the corrected probabilities, as by "expected".
 
         Args:
             logits: rows as in a call of the rule.

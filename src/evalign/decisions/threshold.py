@@ -13,9 +13,8 @@ SATURATED = 700.0
 def all_cuts(margin: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The thresholds (K,) of all cuts, the rows below each, and the confusion matrix of each.
 
-    Cut k gives label 0 to the k rows with the lowest log-odds and label 1 to the others. After one
-    sort, cumulative sums of the targets (N, 2), labels or probabilities, give the confusion
-    matrices of all cuts. With groups, targets are (N, G·2).
+    Cut k gives label 0 to the k rows with the lowest log-odds. After one sort, cumulative sums of
+    the targets (N, 2), labels or probabilities, give the matrices. With groups, they are (N, G·2).
     """
     order, middle, kept = cut_places(margin)
     # Cells first, cuts last in memory: sums and scores then run along the cuts.

@@ -1,11 +1,9 @@
 """Find the gain matrix with labels, without overfitting few of them.
 
-A search over labels alone is exact on the rows it sees and overfits when they are few: one lucky
-row moves the threshold. So the model's probabilities, calibrated with the labels by a few numbers,
-count as much as `EVIDENCE` further rows of each class. With few labels the rule is close to
-"expected", with many to the search over labels alone; with `ENOUGH` rows of every class only labels
-count. Choosing among several rules on held-out rows would be as noisy with few labels as the search
-itself.
+A search over labels alone overfits when they are few: one lucky row moves the threshold. So the
+model's probabilities, calibrated with the labels by a few numbers, count as much as `EVIDENCE`
+further rows of each class. With `ENOUGH` rows of every class only labels count. Choosing among
+several rules on held-out rows would be as noisy with few labels as the search itself.
 """
 
 from typing import NamedTuple
@@ -26,15 +24,9 @@ CALIBRATION_DIGITS = 2.0**-20  # no realistic number of rows determines log-odds
 
 
 class Fitted(NamedTuple):
-    """A fitted rule for probabilities softmax(factor·logits + offsets).
+    """A fitted rule for probabilities softmax(factor·logits + offsets), as in `DecisionRule`.
 
-    Args:
-        gain: the gain matrix, (C, C) or (L, 2, 2).
-        source: the origin of the gain, as in `DecisionRule.source`.
-        score: the metric of a tuned rule, on held-out rows unless only labels count.
-        promised: whether the constraint is promised; None without a confidence.
-        factor: 1 for tuned rules of two classes, where calibration only moves the threshold.
-        offsets: (C,), or 0.
+    The factor of a tuned rule of two classes is 1: calibration only moves the threshold.
     """
 
     gain: Tensor
@@ -46,14 +38,9 @@ class Fitted(NamedTuple):
 
 
 class LogitRows(NamedTuple):
-    """Rows to fit a rule to.
+    """Rows to fit a rule to: logits and one-hot labels (N, C), weights and groups (N,).
 
-    Args:
-        logits: (N, C).
-        target: one-hot labels (N, C).
-        weight: (N,).
-        argmax: the gain matrix of the network's own labels.
-        groups: the group of each row, if the objective has groups.
+    `argmax` is the gain matrix of the network's own labels.
     """
 
     logits: Tensor
@@ -150,12 +137,7 @@ class Calibrated(NamedTuple):
 
 def calibrate(logits: Tensor, target: Tensor, weight: Tensor) -> Calibrated:
     """Calibrate the probabilities of logits (N, C) with targets (N, C) and weights (N,)."""
-    if logits.shape[1] == 2:
-        margin = logits[:, 1] - logits[:, 0]
-        a, b = calibration.factor_and_offset(margin, target[:, 1], weight)
-        b = torch.stack([torch.zeros_like(b), b])
-    else:
-        a, b = calibration.factor_and_offsets(logits, target, weight)
+    a, b = calibration.factor_and_offsets(logits, target, weight)
     # The last digits depend on the order of the rows, and would break ties between classes.
     a, b = ((x / CALIBRATION_DIGITS).round() * CALIBRATION_DIGITS for x in (a, b))
     return Calibrated((a * logits + b).softmax(1), a.item(), b)
