@@ -14,9 +14,6 @@ LEAST_PROGRESS = 1e-7
 ROWS_FOR_STARTS = 2**14
 # Starts times classes. Beyond this only the rarest classes get their own starts: all would cost C⁴.
 STARTS_TIMES_CLASSES = 2**10
-# After this many steps only the best quarter of the starts continues, but at least four. Earlier,
-# the eventual winners are not yet ahead.
-STEPS_OF_ALL_STARTS, FEWEST_STARTS = 6, 4
 # With at most this many rows, single rows decide the cost of a constraint, and local search begins
 # from all starts.
 ROWS_FOR_FULL_LOCAL_SEARCH = 2**7

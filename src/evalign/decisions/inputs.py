@@ -1,13 +1,4 @@
-"""Read scores, labels, weights and groups in every accepted form into rows.
-
-| logits or probabilities        | y                   | labels of the rule |
-| ------------------------------ | ------------------- | ------------------ |
-| (N,) or (N, 1), two classes    | (N,) or (N, 1)      | (N,)               |
-| (N, C)                         | (N,)                | (N,)               |
-| (B, C, ...)                    | (B, ...)            | (B, ...)           |
-| (B, ..., C), `class_dim=-1`    | (B, ...)            | (B, ...)           |
-| (N, L) or (B, L, ...)          | the same shape, 0/1 | the same shape     |
-"""
+"""Read scores, labels, weights and groups, in the forms of `fit_decision`, into rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -21,8 +21,7 @@ class Evaluation:
     """Adds up the rows of an evaluation batch by batch, without keeping their logits.
 
     The loss says how to read rows, where that is not `given` as ignore_index or class_dim, and
-    holds offsets of the logits, if any. `rule` are arguments of `DecisionFitter`. Errors name the
-    `owner`.
+    holds offsets of the logits, if any. `rule` are arguments of `DecisionFitter`.
     """
 
     def __init__(
@@ -56,7 +55,8 @@ class Evaluation:
     ) -> None:
         """Add the rows of a batch: to the metric of argmax, and to that by the rule or the rule."""
         labels = hard_labels(target, **self.reading)
-        how = {"sample_weight": weight, "matrix": self.metric.needs_matrix} | self.reading
+        how: dict[str, Any] = {"sample_weight": weight, "matrix": self.metric.needs_matrix}
+        how |= self.reading
         self.confusion = self.confusion + hard_confusion(logits, target, **how)
         if test:
             # Twice: the scores of argmax are probabilities, which a check would refuse as logits.
@@ -118,8 +118,7 @@ def check_annealing(
 
 def check_direction(owner: str, greater_is_better: bool | None, metric: Metric) -> None:
     """Check that `owner`, which watches the metric, knows whether higher is better."""
-    wanted = metric.greater_is_better
+    wanted, got = metric.greater_is_better, greater_is_better
     allowed = f"be {wanted} for the metric {metric.name}"
     cure = "Give a cost of your own as metrics.Minimize(function)." if wanted else ""
-    ok = greater_is_better == wanted
-    require(ok, owner, "greater_is_better", allowed, greater_is_better, cure)
+    require(got == wanted, owner, "greater_is_better", allowed, got, cure)

@@ -93,8 +93,7 @@ class AlignedTrainer(Trainer):
         compute_metrics: as in `Trainer`, reported beside `eval_metric`: of the logits of all rows,
             which are then kept; or, if it takes `compute_result`, per batch.
 
-    The other arguments are those of `Trainer`. With `model_init`, every call of `train` begins with
-    a new model, and so with the loss and the annealing as they were given.
+    The other arguments are those of `Trainer`. With `model_init`, the loss begins anew as well.
     """
 
     def __init__(

@@ -200,14 +200,15 @@ class AlignedModule(LightningModule):
             checkpoint["state_dict"] = kept | of_loss
 
     def _log_metric(self, name: str, own: Confusion | int) -> None:
-        parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else 0]
+        parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else None]
         if dist.is_available() and dist.is_initialized():
             # As objects: a rank that has had no batch does not know how many classes there are.
             parts *= dist.get_world_size()
             dist.all_gather_object(parts, parts[0])
-        total: Any = sum(parts)
-        rows = "none on any rank" if isinstance(total, int) else "some"
-        require(rows == "some", "AlignedModule", f"batches for {name}", "have rows", rows)
+        total = sum(part for part in parts if part is not None)
+        if not isinstance(total, Confusion):
+            got = "none on any rank"
+            raise ValueError(complaint("AlignedModule", f"batches for {name}", "have rows", got))
         score = self.metric(total.map(lambda x: x.to(self.device)))
         # It is already the same on all ranks, but Lightning warns without sync_dist.
         self.log(name, score, sync_dist=True)
