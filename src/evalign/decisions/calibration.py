@@ -17,8 +17,8 @@ LEAST_FACTOR = 0.05  # a higher logit must not count against its class
 def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """a and b (C,) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
-    This is vector scaling with one factor. With more than `MOST_CLASSES_WITH_FACTOR` classes the
-    factor stays 1. A factor below `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
+    With more than `MOST_CLASSES_WITH_FACTOR` classes the factor stays 1. A factor below
+    `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
     """
     if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)

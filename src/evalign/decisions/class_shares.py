@@ -34,8 +34,8 @@ def estimated_shares(eta: Tensor, old: Tensor, rows: int) -> Tensor:
 def calibration_gap(eta: Tensor, target: Tensor, weight: Tensor) -> float:
     """The largest relative difference between a class's mean probability and its share.
 
-    Differences that chance explains do not count: up to three standard deviations of the sum of
-    labels drawn with these probabilities. All are (N, C); the weight may be (N, 1).
+    Differences of up to three standard deviations of labels drawn with these probabilities do not
+    count. All are (N, C); the weight may be (N, 1).
     """
     actual, expected = (weight * target).sum(0), (weight * eta).sum(0)
     spread = (weight**2 * eta * (1 - eta)).sum(0).sqrt()

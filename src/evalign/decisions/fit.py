@@ -62,10 +62,8 @@ def fit_decision(
         groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. There is one
             rule for all groups. A group in which the metric is 0/0 is left out.
         confidence: such as 0.95: the probability that the constraint holds on new data, if these
-            rows are independent draws. `rule.promised` tells whether it does; if not, a warning
-            says how many rows are needed. Exact for two classes, rows of equal weight and recall,
-            specificity, fpr, fnr or predicted_rate; nearly exact for precision, npv and accuracy;
-            approximate for gaps and more classes; not to be had for other metrics.
+            rows are independent draws; for recall, precision and other rates, and their gaps.
+            `rule.promised` tells whether it does; if not, a warning says what is missing.
         classes: the names of the classes, in order. The default for labels that are strings is
             their sorted order, which is that of scikit-learn's columns.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one

@@ -142,8 +142,6 @@ def fit_rows(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
     objective.check_groups(given=groups is not None)
-    margin = rows if multilabel else rows[:, 1] - rows[:, 0]
-    beyond = (multilabel or number == 2) and bool(((margin < 0) | (margin > 1)).any())
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
@@ -163,11 +161,8 @@ def fit_rows(
         found = Fitted(threshold_gains(thresholds), "labels", score)
     else:
         labelled = LogitRows(rows, target, weight, argmax, groups)
-        found = (
-            tuned(labelled, objective)
-            if settings.confidence is None
-            else promised(labelled, objective, settings.confidence, names)
-        )
+        sure = settings.confidence
+        found = promised(labelled, objective, sure, names) if sure else tuned(labelled, objective)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
@@ -198,7 +193,6 @@ def fit_rows(
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
         argmax_score=argmax_score,
-        beyond=beyond,
     )
 
 

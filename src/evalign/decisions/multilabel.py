@@ -3,8 +3,7 @@
 An average over labels (macro, weighted) is maximal where the score of each label is: at the best of
 all thresholds of each label, exactly. Any other function of the labels' sums is maximised by
 coordinate ascent, over all thresholds of one label while the others are fixed. For a quotient of
-sums over labels, such as micro-averaged F1 or Jaccard, a point that no single threshold improves is
-a global optimum. (Markedness and Fowlkes–Mallows are not such quotients.)
+sums over labels, such as micro-averaged F1, the end of the ascent is a global optimum.
 """
 
 from collections.abc import Callable
@@ -115,8 +114,8 @@ def _climb(
 ) -> Tensor:
     """Coordinate ascent from the model's own thresholds, until no single change is better.
 
-    Constraints enter through the Lagrangian, with increasing weight. The ascent continues from the
-    best point that meets them, among points that meet them.
+    Constraints enter through the Lagrangian, with increasing weight; then only points that meet
+    them count.
     """
 
     def reached(at: list[int]) -> Tensor:

@@ -104,10 +104,7 @@ class Objective:
         return sums.unflatten(-2, (self.groups, -1)).sum(-3) if self.groups else sums
 
     def mean_over_groups(self, slopes: Tensor, actual: Tensor) -> Tensor:
-        """Average slopes (..., G·d, d) over the groups, since a rule does not see a row's group.
-
-        The weight of a group is its share of the class, from the mass `actual` (G·d,).
-        """
+        """Average slopes (..., G·d, d) over groups by their shares of a class, of `actual` (G·d,)."""
         if not self.groups:
             return slopes
         mass = actual.view(self.groups, -1)
@@ -210,7 +207,10 @@ class Objective:
 
     def _slacks(self, c: Confusion, groups: Groups) -> Tensor:
         """The slack of each constraint, as a share of the range of its metric."""
-        slacks = [each.slack(c, groups) / _range(each.metric) for each in self.constraints]
+        slacks = []
+        for each in self.constraints:
+            low, high = each.metric.bounds
+            slacks.append(each.slack(c, groups) / (high - low if 0 < high - low < math.inf else 1))
         return torch.stack(slacks)
 
     def _each(self, function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
@@ -226,11 +226,6 @@ class Objective:
             return Confusion.from_matrix(confusion), None
         tp, predicted, actual = confusion
         return Confusion(tp, predicted, actual, actual.sum()), None
-
-
-def _range(metric: Metric) -> float:
-    low, high = metric.bounds
-    return high - low if 0 < high - low < math.inf else 1.0
 
 
 def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:

@@ -106,12 +106,7 @@ def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
 
 
 def rows_needed(rate: float, bound: float, level: float) -> float:
-    """The number of rows whose `tail` is the level at this rate; infinite if there is none.
-
-    Examples:
-        >>> round(rows_needed(1.0, 0.9, 0.05), 4), round(math.log(0.05) / math.log(0.9), 4)
-        (28.4332, 28.4332)
-    """
+    """The number of rows whose `tail` is the level at this rate; infinite if there is none."""
 
     def excess(log_rows: float) -> float:
         return float(tail(np.array(rate), np.exp(log_rows), bound)) - level
@@ -125,9 +120,8 @@ def slack_and_error(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The slack of a constraint for K rules and its standard error, with z² rows added.
 
-    A gap is violated if any pair of groups violates it. So all pairs have to pass, each at the full
-    level, and the pair closest to its bound, in standard errors, stands for the gap. The slack is
-    −∞ where the metric is undefined.
+    A gap is violated if any pair of groups violates it. So the pair closest to its bound, in
+    standard errors, stands for the gap. The slack is −∞ where the metric is undefined.
     """
     value, rows = seen.rates(constraint)
     value = (value * rows + z**2 / 2) / (rows + z**2)
@@ -167,20 +161,15 @@ def lacking(
     rate = rate_of(constraint)
     assert rate is not None
     if constraint.gap:
-        z = float(ndtri(1 - level))
-        slack, error = (x.item() for x in slack_and_error(constraint, seen, z))
-        if slack == -math.inf:
+        if np.isnan(seen.rates(constraint)[0]).any():
             return f"{constraint.text!r} is undefined, as in a group without rows of the class."
-        mass, squares = (x.sum().item() for x in seen)
-        rows, kind = mass**2 / squares, "rows"
-        needed = rows * (z * error / slack) ** 2 if slack > 0 else math.inf
-    else:
-        value, rows, bound = (float(np.ravel(x)[0]) for x in _at_least(constraint, seen))
-        needed, classes = rows_needed(value, bound, level), seen.mass.shape[-1]
-        words = [f"class {name!r}" for name in names or range(classes)]
-        own = words[rate.class_index]
-        other = words[1 - rate.class_index] if classes == 2 else f"classes other than {own}"
-        kind = ROWS[rate.of].format(own=own, other=other)
+        return f"{constraint.text!r} is met too narrowly for so few rows."
+    value, rows, bound = (float(np.ravel(x)[0]) for x in _at_least(constraint, seen))
+    needed, classes = rows_needed(value, bound, level), seen.mass.shape[-1]
+    words = [f"class {name!r}" for name in names or range(classes)]
+    own = words[rate.class_index]
+    other = words[1 - rate.class_index] if classes == 2 else f"classes other than {own}"
+    kind = ROWS[rate.of].format(own=own, other=other)
     if needed > MOST_ROWS_NAMED:
         return f"{constraint.text!r} is met too narrowly for any number of rows to suffice."
     needs = f"{constraint.text!r} needs {math.ceil(needed - 1e-9)} {kind}"

@@ -1,7 +1,6 @@
 """Rules whose constraints hold on new data, with a given confidence.
 
-A constraint that is just met on some rows is violated on other rows half of the time. So a rule is
-accepted only if the p-value of a violated constraint (`p_values`) is at most
+A rule is accepted only if the p-value of a violated constraint (`p_values`) is at most
 δ = (1 − confidence) / (number of constraints). Then the probability, over the draw of the rows, of
 accepting a rule that violates a constraint is at most 1 − confidence.
 
@@ -13,8 +12,8 @@ So the choice among all thresholds costs nothing.
 Two classes and precision, npv, accuracy or a gap: the rows that chose a threshold cannot test it.
 So a ladder of thresholds is fixed by the ranks of the rows, without their labels, and climbed in a
 fixed order (the fallback procedure of Wiens): some steps, the starts, get equal parts of δ; a step
-that passes hands its part to the next step, and a step that fails loses it. A threshold is tested
-as if it were at a row, although it lies midway between two: this is nearly exact.
+that passes hands its part to the next step, and a step that fails loses it. This is nearly exact:
+a threshold is tested as if it were at a row.
 
 More classes: the bounds are tightened by a margin until the rule that the search finds passes. The
 search has seen the rows, which the test ignores: the promise is approximate.
@@ -29,6 +28,7 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.input_warnings import warn
+from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.p_values import CellSums, lacking, p_values, rate_of, slack_and_error
 from evalign.decisions.threshold import all_cuts, best_cut, threshold_gains
@@ -135,7 +135,7 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
 
 def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
     z, best, margins = float(ndtri(1 - level)), None, np.zeros(len(objective.constraints))
-    met = margins
+    met, true = margins, objective.by_group(rows.target, rows.groups)
     for _ in range(SEARCHES):
         try:
             rule = tuned(rows, objective.tightened(margins.tolist()))
@@ -145,8 +145,8 @@ def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fit
             margins = (met + margins) / 2  # too much: go halfway back
             continue
         met, eta = margins, (rule.factor * rows.logits + rule.offsets).softmax(1)
-        both = [rows.matrices(eta, rule.gain, w, objective) for w in (rows.weight, rows.weight**2)]
-        seen = CellSums.of(objective, *both)
+        scored = [ScoredRows(eta, true, w) for w in (rows.weight, rows.weight**2)]
+        seen = CellSums.of(objective, *(each.matrices(rule.gain.unsqueeze(0)) for each in scored))
         limits = [slack_and_error(each, seen, z) for each in objective.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])
         if best is None or short.max() < best[0]:

@@ -53,8 +53,6 @@ class DecisionRule(Formula):
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
         promised: whether these rows prove the constraints at this confidence.
         named: whether labels are returned by the names in `classes`.
-        beyond: whether the logits of two classes or many labels left 0 to 1 in the fit. Calls with
-            one logit for each label then refuse what looks like probabilities.
     """
 
     gain: Tensor
@@ -76,24 +74,16 @@ class DecisionRule(Formula):
     promised: bool | None = None
     argmax_score: float | None = None
     named: bool = False
-    beyond: bool = False
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Labels, int64: one for each row; 0 or 1 for each label of each row if multilabel.
-
-        An array of names, if the labels of the fit were strings.
-        """
+        """Labels: class indices, names if the fit was given these; 0 and 1 if multilabel."""
         scores = self._scores("DecisionRule", logits, probabilities)
         labels = scores.in_original_form(self.labels_of(self.softmax(scores.rows)))
-        return (
-            np.array(self.classes)[np.asarray(labels.tolist(), np.int64)] if self.named else labels
-        )
+        names = np.array(self.classes)
+        return names[np.asarray(labels.tolist(), np.int64)] if self.named else labels
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Scores, float64, in the shape of the logits; the label is the argmax.
-
-        In a multilabel problem, a label is predicted if its score is positive.
-        """
+        """Scores in the shape of the logits: the label is the argmax; if multilabel, score > 0."""
         scores = self._scores("DecisionRule", logits, probabilities)
         return scores.in_original_form(self.scores_of(self.softmax(scores.rows)))
 
@@ -112,9 +102,8 @@ class DecisionRule(Formula):
         most = 0 if self.class_prior is None else int(self.class_prior.argmax())
         width = max(len(str(name)) for name in names)
         added = zip(names, self._added(most).tolist(), strict=True)
-        return "\n".join(
-            ["the largest logit plus", *(f"{n!s:{width}}  {by:+.2f}" for n, by in added)]
-        )
+        lines = [f"{name!s:{width}}  {by:+.2f}" for name, by in added]
+        return "\n".join(["the largest logit plus", *lines])
 
     def _added(self, against: int) -> Tensor:
         """What makes each class even with one of them: added to its logit (C,).
@@ -133,11 +122,9 @@ class DecisionRule(Formula):
 
     @property
     def threshold(self) -> Any:
-        """The probability of the second of two classes above which the rule predicts the class.
+        """The model's own probability of the second of two classes above which it is predicted.
 
-        It applies to the model's own probability, before calibration: a float, or an array (L,) if
-        multilabel. 0 means always and 1 never, including thresholds beyond the log-odds that stand
-        for probabilities of 0 and 1. Rules of more classes have no threshold.
+        An array (L,) if multilabel. 0 means always, 1 never. More classes have no threshold.
         """
         at = self.log_odds
         at = torch.where(at.abs() > -math.log(FLOOR), at.sign() * torch.inf, at).sigmoid()
@@ -160,9 +147,7 @@ class DecisionRule(Formula):
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
-        scores = as_scores(
-            owner, logits, probabilities, None, self.task, self.class_dim, beyond=self.beyond
-        )
+        scores = as_scores(owner, logits, probabilities, None, self.task, self.class_dim)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self.multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"

@@ -60,8 +60,7 @@ def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
 def threshold_gains(thresholds: Tensor) -> Tensor:
     """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold).
 
-    Beyond `SATURATED` all rows get one label, whose gain does not depend on the probabilities: the
-    smaller one may be 0, which exceeds no threshold.
+    Beyond `SATURATED` all rows get one label, also where the smaller probability is 0.
     """
     gains = torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
     one_label = torch.stack([thresholds > 0, thresholds < 0], -1).to(gains).unsqueeze(-2)

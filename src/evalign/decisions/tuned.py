@@ -49,11 +49,6 @@ class LogitRows(NamedTuple):
     argmax: Tensor
     groups: Tensor | None = None
 
-    def matrices(self, eta: Tensor, gain: Tensor, weight: Tensor, objective: Objective) -> Tensor:
-        """The confusion matrix (1, ...) of a gain matrix for probabilities η and weights (N,)."""
-        true = objective.by_group(self.target, self.groups)
-        return ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))
-
 
 def search(
     logits: Tensor, target: Tensor, weight: Tensor, objective: Objective, own: Tensor | None = None
@@ -90,10 +85,8 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
             trust = mass / (mass + EVIDENCE)
             believed = calibrated.believed(logits, target, weight)
             believed = trust * target + (1 - trust) * believed
-            # One row does not show how well its class can be recognised. Held out, it is scored by
-            # a model that never saw the class, and the search would predict the class on far too
-            # many rows. So the row counts as recognised, and the rule predicts the class about
-            # where argmax does.
+            # One row does not show how well its class can be recognised. So the row counts as
+            # recognised, and the rule predicts the class about where argmax does.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
         believed = objective.by_group(believed, groups)
         if two:
@@ -103,13 +96,14 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
         return search(eta.log(), believed, weight, objective, start), calibrated
 
     gain, calibrated = learned(weight)
+    true = objective.by_group(target, groups)
     if alone:
-        matrix = rows.matrices(calibrated.eta, gain, weight, objective)
+        matrix = ScoredRows(calibrated.eta, true, weight).matrices(gain.unsqueeze(0))
     else:
         matrix, fold = torch.zeros_like(gain).unsqueeze(0), folds(y)
         for held_out in ((fold == number).double() * weight for number in range(FOLDS)):
             fitted, seen = learned(weight - held_out)
-            matrix += rows.matrices(seen.eta, fitted, held_out, objective)
+            matrix += ScoredRows(seen.eta, true, held_out).matrices(fitted.unsqueeze(0))
     score = objective.scores(matrix).item()
     return Fitted(gain, "labels", score, None, calibrated.factor, calibrated.offsets)
 
@@ -127,10 +121,7 @@ class Calibrated(NamedTuple):
     offsets: Tensor
 
     def believed(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """η with 0 for a class that has no row, by the logits and by the targets.
-
-        Calibration may raise the floor that stands for 0 (see `without_floor`).
-        """
+        """η with 0 for a class without rows, where calibration may have raised the floor."""
         known = without_floor(logits.softmax(1)).any(0) | (weight @ target > 0)
         return self.eta * known
 
@@ -144,12 +135,7 @@ def calibrate(logits: Tensor, target: Tensor, weight: Tensor) -> Calibrated:
 
 
 def folds(y: Tensor) -> Tensor:
-    """The fold of each row, stratified by class, even for a class with fewer rows than folds.
-
-    Examples:
-        >>> folds(torch.tensor([0] * 5 + [1] * 5))[:5].sort().values
-        tensor([0, 1, 2, 3, 4])
-    """
+    """The fold of each row, stratified by class, even for a class with fewer rows than folds."""
     shuffled = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).to(y.device)
     order = shuffled[y[shuffled].argsort(stable=True)]
     fold = torch.empty_like(y)
