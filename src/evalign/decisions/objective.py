@@ -104,7 +104,7 @@ class Objective:
         return sums.unflatten(-2, (self.groups, -1)).sum(-3) if self.groups else sums
 
     def mean_over_groups(self, slopes: Tensor, actual: Tensor) -> Tensor:
-        """Average slopes (..., G·d, d) over groups by their shares of a class, of `actual` (G·d,)."""
+        """Average slopes (..., G·d, d) over groups by their shares of a class in `actual` mass."""
         if not self.groups:
             return slopes
         mass = actual.view(self.groups, -1)
