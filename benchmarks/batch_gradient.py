@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from evalign import MetricLoss, exact_backward
-from evalign.estimator.scaling import Standardizer
+from evalign.estimators.scaling import Standardizer
 
 SIZES = [128, 512, 2048, 8192]
 BATCHES = 1000

@@ -35,8 +35,8 @@ from torch.nn import functional as F
 
 import evalign
 from evalign import AlignedClassifier
-from evalign.estimator.network import mlp
-from evalign.estimator.scaling import Standardizer
+from evalign.estimators.network import mlp
+from evalign.estimators.scaling import Standardizer
 from evalign.losses import AlignedLoss
 from evalign.training import Settings, fit, holdout_split
 

@@ -24,14 +24,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evalign import aggregation as aggregation
-    from evalign import comparison as comparison
     from evalign import core as core
     from evalign import decisions as decisions
-    from evalign import ensemble as ensemble
-    from evalign import estimator as estimator
+    from evalign import estimators as estimators
     from evalign import integrations as integrations
     from evalign import losses, metrics, theory
-    from evalign import recipes as recipes
     from evalign import report as report
     from evalign import tables as tables
     from evalign import training as training
@@ -39,8 +36,7 @@ if TYPE_CHECKING:
     from evalign.core.checks import checked
     from evalign.core.confusion import Confusion
     from evalign.decisions import DecisionFitter, DecisionRule, fit_decision
-    from evalign.ensemble import AlignedEnsemble
-    from evalign.estimator import AlignedClassifier, AlignedDecisionCV
+    from evalign.estimators import AlignedClassifier, AlignedDecisionCV, AlignedEnsemble
     from evalign.losses import AlignedLoss, MetricLoss
     from evalign.opening import load
     from evalign.scoring import score
@@ -69,9 +65,9 @@ __all__ = [
 
 # The module that each public name comes from, and the public modules.
 _HOME = {
-    "AlignedClassifier": "evalign.estimator",
-    "AlignedDecisionCV": "evalign.estimator",
-    "AlignedEnsemble": "evalign.ensemble",
+    "AlignedClassifier": "evalign.estimators",
+    "AlignedDecisionCV": "evalign.estimators",
+    "AlignedEnsemble": "evalign.estimators",
     "AlignedLoss": "evalign.losses",
     "Confusion": "evalign.core.confusion",
     "DecisionFitter": "evalign.decisions",
@@ -86,15 +82,12 @@ _HOME = {
 }
 _MODULES = [
     "aggregation",
-    "comparison",
     "core",
     "decisions",
-    "ensemble",
-    "estimator",
+    "estimators",
     "integrations",
     "losses",
     "metrics",
-    "recipes",
     "report",
     "tables",
     "theory",

@@ -8,8 +8,7 @@ from zipfile import is_zipfile
 
 from evalign.decisions import DecisionRule
 from evalign.decisions.saved_rule import RULE
-from evalign.ensemble import AlignedEnsemble
-from evalign.estimator import AlignedClassifier, AlignedDecisionCV
+from evalign.estimators import AlignedClassifier, AlignedDecisionCV, AlignedEnsemble
 from evalign.store.archive import kind_of
 from evalign.store.files import nothing, read_json, reading
 

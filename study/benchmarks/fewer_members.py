@@ -27,7 +27,7 @@ from evalign_study.trainers.deciding import split_rows
 from evalign_study.trainers.methods import GOALS, Problem
 
 from evalign import AlignedClassifier
-from evalign.estimator.members import Members
+from evalign.estimators.members import Members
 
 PARTS = (1, 2, 4, 8)  # of 32 members 32, 16, 8 and 4
 ANSWERED = 4_000

@@ -24,7 +24,7 @@ from evalign_study.trainers.many import Member, fit_many
 from torch import nn
 
 from evalign import MetricLoss, TemperatureAnnealing
-from evalign.estimator.network import mlp
+from evalign.estimators.network import mlp
 from evalign.losses import DiceLoss
 from evalign.training import Settings, fit
 

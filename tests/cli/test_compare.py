@@ -7,11 +7,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from evalign.cli import compare as command
-from evalign.comparison import METHODS, PLAIN, TUNED
 from tests.cli.commands import done, refused, table, written
 
-EAST = "EAST (argmax)"
-FEW = [PLAIN, TUNED, "gradient boosting (argmax)"]  # the longest name
+NAMES = ["linear", "boosting", "forest", "aligned", "cross_entropy", "east", "blend"]
 QUICK = ["--folds", 2, "--seeds", 1, "--epochs", 1]
 
 
@@ -35,8 +33,9 @@ def binary(tmp_path_factory):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Compare only a few methods, to save time."""
-    monkeypatch.setattr(command, "METHODS", {method: METHODS[method] for method in FEW})
+    """Compare only a few models, to save time."""
+    monkeypatch.setattr(command, "DEFAULT", ("linear", "boosting"))
+    monkeypatch.setattr(command, "RECIPES", {})
 
 
 def compared(path, *options, metric="f1"):
@@ -50,42 +49,42 @@ def result(binary):
 
 
 def scores(result):
-    return [record["score"] for record in result["records"] if record["method"] in FEW]
+    return {row["candidate"]: row["argmax_score"] for row in result["candidates"]}
 
 
-def test_json_holds_methods_records_and_verdict(result):
+def test_json_holds_candidates_and_verdict(result):
+    """Every candidate by argmax and with its rule, and the strongest argmax as the opponent."""
     assert result["metric"] == "f1"
     assert result["greater_is_better"] is True
     assert (result["rows"], result["folds"], result["seeds"]) == (160, 2, 1)
-    assert result["classes"] == ["a", "b"]
-    assert {method["method"] for method in result["methods"]} == set(METHODS)
-    means = [method["mean"] for method in result["methods"]]
-    assert means == sorted(means, reverse=True)
-    for method in result["methods"]:
-        values = [r["score"] for r in result["records"] if r["method"] == method["method"]]
-        assert len(values) == 2
-        assert method["mean"] == pytest.approx(np.mean(values))
-        assert 0 <= method["low"] <= method["mean"] <= method["high"] <= 1
-        assert (method["difference"] is None) == (method["method"] == PLAIN)
-    first = result["methods"][0]["method"]
-    assert first in result["verdict"][0] or first == PLAIN
+    assert sorted(scores(result)) == sorted(NAMES)
+    for row in result["candidates"]:
+        for stem in ("rule_score", "argmax_score"):
+            assert 0 <= row[f"{stem}_low"] <= row[stem] <= row[f"{stem}_high"] <= 1
+    *rivals, own = result["candidates"]
+    best = max(rivals, key=lambda row: row["argmax_score"])
+    assert result["gain"]["against"] == best["candidate"]
+    value = own["rule_score"] - best["argmax_score"]
+    assert result["gain"]["value"] == pytest.approx(value)
+    assert f"{best['candidate']} with argmax" in result["verdict"]
 
 
 @pytest.mark.usefixtures("few")
 def test_table_and_verdict_for_a_person(data):
     result = done("compare", data, "--target", "label", *QUICK)
     lines = result.out.splitlines()
-    assert lines[0].split() == ["method", "mean", "95%", "interval", "difference", "p", "seconds"]
-    assert all(len(line) <= 80 for line in lines[: len(FEW) + 1])  # no cell is broken
-    assert {line[:26].strip() for line in lines[1 : len(FEW) + 1]} == set(FEW)
-    assert "Mean f1_macro over 2 folds, 1 time, with its 95% interval" in result.out
-    assert any(f"{word} mean f1_macro" in result.out for word in ("best", "better"))
-    assert "Comparing" in result.err
+    headings = "candidate with a rule 95% interval argmax 95% interval seconds"
+    assert lines[0].split() == headings.split()
+    assert [line.split()[0] for line in lines[1:4]] == ["linear", "boosting", "blend"]
+    assert "f1_macro of rows held out, 2 folds, 1 time: with a rule and by argmax" in result.out
+    assert "In cross-validation, " in result.out
+    assert "linear: f1_macro" in result.err
 
 
 def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
     """EAST asks for larger batches, for which the command has no option."""
-    monkeypatch.setattr(command, "METHODS", {name: METHODS[name] for name in (PLAIN, EAST)})
+    monkeypatch.setattr(command, "DEFAULT", ())
+    monkeypatch.setattr(command, "RECIPES", {"east": None})
     said = done("compare", binary, "--target", "label", "--metric", "f1", *QUICK).err
     assert "The positive class is 'b'" in said
     assert "A batch of" not in said
@@ -96,19 +95,17 @@ def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
     "options", [["--weight", "copies"], ["--group", "household"], ["--positive", "a"]]
 )
 def test_options_change_the_scores(binary, result, options):
-    other = compared(binary, *options)
-    assert scores(other) != scores(result)
-    assert other["classes"] == (["b", "a"] if "--positive" in options else ["a", "b"])
+    other = scores(compared(binary, *options))
+    assert other != {name: scores(result)[name] for name in other}
 
 
 @pytest.mark.usefixtures("few")
 def test_a_cost_is_best_when_small(binary):
     result = compared(binary, metric="expected_cost[[0, 1], [9, 0]]")
     assert result["greater_is_better"] is False
-    means = [method["mean"] for method in result["methods"]]
-    assert means == sorted(means)
-    best = result["methods"][0]
-    assert best["difference"] is None or best["difference"]["value"] < 0
+    (*rivals, own), gain = result["candidates"], result["gain"]
+    best = min(row["argmax_score"] for row in rivals)
+    assert gain["value"] == pytest.approx(best - own["rule_score"])
 
 
 @pytest.mark.parametrize(
@@ -118,10 +115,6 @@ def test_a_cost_is_best_when_small(binary):
         (["--seeds", 0], "Invalid value for '--seeds'"),
         (["--metric", "f1_makro"], "Did you mean 'f1_macro'?"),
         (["--group", "house"], "has no column 'house'"),
-        (
-            ["--group", "member", "--folds", 2],
-            "groups of compare must name at least 3 groups. Got 2.",
-        ),
         (["--positive", "c"], "--positive must be one of two classes of 'label'"),
     ],
 )
@@ -133,11 +126,15 @@ def test_bad_input(binary, options, message):
 
 
 def test_demo(monkeypatch):
-    monkeypatch.setattr(command, "DEMO_METHODS", [PLAIN, "random forest (argmax)"])
+    monkeypatch.setattr(command, "DEMO_MODELS", ["linear", "forest"])
+    monkeypatch.setattr(command, "RECIPES", {})
     monkeypatch.setattr(command, "DEMO_SEEDS", 1)
     result = done("demo")
-    shown = {line[:22].strip() for line in result.out.splitlines()[1:3]}
-    assert shown == {PLAIN, "random forest (argmax)"}
+    assert [line.split()[0] for line in result.out.splitlines()[1:4]] == [
+        "linear",
+        "forest",
+        "blend",
+    ]
     assert "Handwritten digits, long-tailed: from 178 rows of 0 to 9 of 9." in result.err
     assert result.err.splitlines()[-1] == command.NEXT
 

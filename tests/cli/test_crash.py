@@ -39,11 +39,11 @@ def interrupting(path, tree, save=archive.save):
 
 KILLING = """
 import os, signal
-from evalign.estimator import classifier, fitting
-from evalign.estimator.network import Size
+from evalign.estimators import fitting, rows
+from evalign.estimators.network import Size
 from evalign.store import archive, files as store_files
 
-fitting.size_of_members, classifier.FOLDS = lambda *_: Size(2, 16), 2  # as in this process
+fitting.size_of_members, rows.FOLDS = lambda *_: Size(2, 16), 2  # as in this process
 
 def save(path, tree, save=archive.save):
     save(path, tree)

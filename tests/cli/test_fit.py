@@ -13,7 +13,7 @@ import evalign
 from evalign.cli import main
 from evalign.cli.run import FinishedRun
 from evalign.core.text import installing
-from evalign.estimator import AlignedClassifier
+from evalign.estimators import AlignedClassifier
 from evalign.training import holdout_split
 from tests.cli.commands import done, files, fit, invoke, refused, table, written
 from tests.forged import opened

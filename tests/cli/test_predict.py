@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 
 from evalign.cli.outcome import judged
 from evalign.cli.run import FinishedRun
-from evalign.estimator import AlignedClassifier
+from evalign.estimators import AlignedClassifier
 from evalign.tables import files as tables
 from tests.cli.commands import done, files, fit, refused, table, written
 

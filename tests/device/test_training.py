@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from evalign import MetricLoss, exact_backward
-from evalign.estimator import AlignedClassifier
-from evalign.recipes import RECIPES
+from evalign.estimators import AlignedClassifier
+from evalign.estimators.recipes import RECIPES
 from evalign.training import Settings, fit
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced

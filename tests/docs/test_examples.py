@@ -19,7 +19,6 @@ from evalign import losses, metrics
 from evalign.cli import compare as comparison
 from evalign.cli import fit as fitting
 from evalign.cli import main
-from evalign.comparison import METHODS, PLAIN, TUNED
 from evalign.losses.base import RowSettings
 from tests import tolerances
 
@@ -32,7 +31,6 @@ EXAMPLES = [x for x in PAGES + MODULES if re.search("```|>>>", x.read_text(encod
 
 PROGRAMS = {"evalign": main, "evalign-study": study}
 DECIMAL = re.compile(r"-?\d+\.\d+")
-FEW = {method: METHODS[method] for method in (PLAIN, TUNED)}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -81,7 +79,8 @@ def for_a_release(path):
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fitting, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
-    monkeypatch.setattr(comparison, "METHODS", FEW)  # the others are compared in tests/cli
+    monkeypatch.setattr(comparison, "DEFAULT", ("linear",))  # all are compared in tests/cli
+    monkeypatch.setattr(comparison, "RECIPES", {"aligned": None})
     if path in OWN_FILES:
         rows = [f"{x % 7 + x / 200},{'yes' if x % 7 > 4 else 'no'}" for x in range(120)]
         for file in ("data.csv", "new.csv"):

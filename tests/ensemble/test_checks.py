@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evalign import AlignedEnsemble
 from evalign.core.resampling import bootstrap
-from evalign.ensemble import choice
+from evalign.estimators import judge
 
 # Its tables have a dozen rows; that they are few is what the warnings say.
 pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
@@ -16,6 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarnin
 WEIGHTS = "a weight of 2 and two copies of a row differ: the folds are of rows"
 
 
+# Those of the two other estimators, which read rows alike, are in every run.
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         AlignedEnsemble(
@@ -30,5 +32,5 @@ WEIGHTS = "a weight of 2 and two copies of a row differ: the folds are of rows"
 def test_scikit_learn(estimator, check, monkeypatch):
     # Without it the check of array API input, here with NumPy, skips itself.
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    monkeypatch.setattr(choice, "bootstrap", partial(bootstrap, resamples=20))  # none is looked at
+    monkeypatch.setattr(judge, "bootstrap", partial(bootstrap, resamples=20))  # none is looked at
     check(estimator)

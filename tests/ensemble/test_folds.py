@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evalign import AlignedEnsemble
-from evalign.estimator import held_out
+from evalign.estimators import out_of_fold
 from tests.estimator.models import quick
 
 RNG = np.random.default_rng(0)
@@ -36,9 +36,9 @@ def test_a_classifier_that_refuses_a_fold_without_a_class_is_told_why():
     y = np.repeat([0, 1, 2], [40, 3, 40])
     X, own = RNG.normal(size=(83, 2)), make_pipeline(StandardScaler(), XGBClassifier())
     with pytest.raises(ValueError, match="Expected") as refused:
-        held_out.trained(own, X, y, np.flatnonzero(y != 1), {})
+        out_of_fold.trained(own, X, y, np.flatnonzero(y != 1), {})
     (note,) = refused.value.__notes__
     assert note.startswith("The training rows of this fold lack the classes [1]. If")
     with pytest.raises(ValueError, match="Expected") as refused:
-        held_out.trained(own, X, 2 * y, np.arange(83), {})
+        out_of_fold.trained(own, X, 2 * y, np.arange(83), {})
     assert not hasattr(refused.value, "__notes__")

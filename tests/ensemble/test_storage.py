@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 import evalign
 from evalign import AlignedEnsemble, metrics
-from evalign.estimator import AlignedClassifier, FrameEncoder
+from evalign.estimators import AlignedClassifier, FrameEncoder
 from evalign.store.files import StoreError
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
@@ -117,23 +117,22 @@ def test_own_models_of_frames_are_saved_with_their_encoder(tmp_path):
     [
         ("arguments.nosuch", 1),
         ("arguments", 3),
-        ("fitted", None),
         ("fitted.trained", {}),
         ("fitted.trained", 3),
         ("fitted.trained.linear", [False, False, []]),
         ("fitted.trained.linear.0", True),
         ("fitted.trained.linear.2", [3]),
-        ("fitted.weights", {"nosuch": 1.0}),
-        ("fitted.weights", {"linear": -1.0}),
-        ("fitted.weights", {}),
+        ("fitted.weights_", {"nosuch": 1.0}),
+        ("fitted.weights_", {"linear": -1.0}),
+        ("fitted.weights_", {}),
         ("fitted.classes", {"$labels": ["b", "a", "c"], "dtype": "<U1"}),
         ("fitted.classes", {"$labels": ["a", "b"], "dtype": "<U1"}),
         ("fitted.order", [0, 0, 1]),
-        ("fitted.rules", {}),
+        ("fitted.rules_", {}),
         ("fitted.rule", None),
-        ("fitted.features", {"given": ["a"], "named": True, "columns": [], "left_out": {}}),
-        ("fitted.results", 3),
-        ("fitted.left_out", 3),
+        ("fitted.features_", {"given": ["a"], "named": True, "columns": [], "left_out": {}}),
+        ("fitted.cv_results_", 3),
+        ("fitted.left_out_", 3),
     ],
     ids=str,
 )

@@ -3,8 +3,8 @@
 import numpy as np
 from torch import nn
 
-from evalign.estimator import AlignedClassifier
-from evalign.recipes import RECIPES
+from evalign.estimators import AlignedClassifier
+from evalign.estimators.recipes import RECIPES
 
 
 class SmallNetwork:

@@ -1,16 +1,12 @@
-"""AlignedClassifier under a constraint: the best epoch and the rule meet it."""
+"""AlignedClassifier under a constraint: the rule meets it."""
 
-import math
 import re
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 
-from evalign import AlignedClassifier, fit_decision, load, score
-from evalign.estimator.constrained import ConstrainedScore
-from evalign.metrics import resolve
+from evalign import AlignedClassifier, load, score
 from tests.estimator.models import imbalanced, quick
 
 pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
@@ -24,7 +20,9 @@ def table():
 
 def rates(clf, X, y):
     return {
-        name: score(name, (clf.predict(X) == "yes").astype(int), (y == "yes").astype(int))
+        name: score(
+            name, y_true=(y == "yes").astype(int), y_pred=(clf.predict(X) == "yes").astype(int)
+        )
         for name in ("recall", "precision")
     }
 
@@ -41,9 +39,6 @@ def test_the_rule_meets_it_on_validation_rows(fitted, table):
     assert rates(fitted, X[400:], y[400:])["recall"] >= 0.9
     assert fitted.rule_.constraint == "recall >= 0.9"
     assert min(fitted.rule_.slacks.values()) >= 0
-    best = max(record["validation_metric"] for record in fitted.history_)
-    found = rates(fitted, X[400:], y[400:])["precision"]
-    assert found == pytest.approx(best, abs=0.02)  # a rule of the means of members, and theirs
 
 
 def test_saved_cloned_and_loaded(fitted, table, tmp_path):
@@ -98,58 +93,6 @@ def test_bad_constraints_are_refused_before_training(table, settings, text):
         AlignedClassifier("f1", on_epoch=never, **settings).fit(*table)
 
 
-@pytest.mark.parametrize(
-    ("constraint", "out_of_reach"),
-    [
-        ("recall >= 0.8", "recall >= 0.99, precision >= 0.99"),
-        ("gap(recall) <= 0.1", "gap(recall) <= 0, recall >= 0.6, precision >= 0.9"),
-    ],
-)
-def test_the_score_of_an_epoch(constraint, out_of_reach):
-    """Against all thresholds; and where none will do, worse the more is missing."""
-    generator = torch.Generator().manual_seed(0)
-    y, groups = (torch.rand(300, generator=generator) < 0.3).long(), np.arange(300) % 2
-    z = torch.randn(300, generator=generator) + y * (1.5 - torch.from_numpy(groups))
-    logits = torch.stack([torch.zeros(300), z], 1)
-    about = ("0", "1"), (0.0, 0.0), groups if "gap" in constraint else None
-
-    def allowed(labels):
-        if "gap" in constraint:
-            return gap_of(labels.numpy(), y.numpy(), groups) <= 0.1
-        return score("recall", y_true=y, y_pred=labels) >= 0.8
-
-    found = ConstrainedScore(resolve("f1"), constraint, *about)(logits, y)
-    cuts = [(z >= cut).long() for cut in z]
-    assert found == pytest.approx(
-        max(score("f1", y_true=y, y_pred=cut) for cut in cuts if allowed(cut))
-    )
-    near, far = (
-        ConstrainedScore(resolve("f1"), out_of_reach, *about)(sign * logits, y) for sign in (1, -1)
-    )
-    assert -1 >= near > far > -3
-
-
-def total_cost(c):
-    return c.total * resolve("expected_cost[[0, 1e7], [5e7, 0]]")(c)
-
-
-total_cost.greater_is_better, total_cost.needs_matrix = False, True
-
-
-@pytest.mark.parametrize("cost", ["expected_cost[[0, 1e7], [5e7, 0]]", total_cost])
-def test_a_large_cost_is_better_than_a_broken_constraint(cost):
-    generator = torch.Generator().manual_seed(0)
-    y = (torch.rand(300, generator=generator) < 0.3).long()
-    z = torch.randn(300, generator=generator) + 2 * y
-    logits, about = torch.stack([torch.zeros(300), z], 1), (("0", "1"), (0.0, 0.0))
-    met = ConstrainedScore(resolve(cost), "recall >= 0.8", *about)(logits, y)
-    near, far = (
-        ConstrainedScore(resolve(cost), "recall >= 0.99, precision >= 0.99", *about)(given, y)
-        for given in (logits, logits.flip(0))
-    )
-    assert 1e6 < met < near < far < math.inf
-
-
 @pytest.fixture(scope="module")
 def two_groups():
     """Make rows of two groups, in the second of which the classes overlap more."""
@@ -185,8 +128,8 @@ def test_a_gap_is_met_on_rows_held_out(two_groups, settings):
     ("settings", "constraint"),
     [
         ({"constraint": "recall[no] >= 0.97"}, "recall[no] >= 0.97"),
-        ({"constraint": "recall >= 0.97", "pos_label": "no"}, "recall[no] >= 0.97"),
-        ({"constraint": "gap(recall) <= 0.05", "pos_label": "no"}, "gap(recall[no]) <= 0.05"),
+        ({"constraint": "recall >= 0.97", "pos_label": "no"}, "recall >= 0.97"),
+        ({"constraint": "gap(recall) <= 0.05", "pos_label": "no"}, "gap(recall) <= 0.05"),
     ],
 )
 def test_the_first_of_two_classes(two_groups, settings, constraint):
@@ -225,28 +168,9 @@ def test_bad_groups_are_refused_before_training(two_groups, change, text):
         quick(**(BOUNDED | change), on_epoch=never).fit(X, y, **data)
 
 
-@pytest.mark.parametrize("metric", ["f1_macro", "expected_cost[[0,1,1],[1,0,1],[2,2,0]]"])
-def test_the_score_of_an_epoch_among_three_classes_follows_the_best_rule(metric):
-    """It is a quick look, below what a search finds, but it puts networks in the same order."""
-    generator = torch.Generator().manual_seed(0)
-    y, noise = torch.arange(600) % 3, torch.randn(600, 3, generator=generator)
-    loss, offsets, bound = torch.nn.Module(), torch.tensor([0.0, 0.5, -0.5]), "recall[2] >= 0.8"
-    loss.offsets = offsets
-    of_epoch = ConstrainedScore(resolve(metric), bound, ("0", "1", "2"), loss)
-    better = 1 if resolve(metric).greater_is_better else -1
-    found, best = [], []
-    for skill in (1.0, 1.5, 2.0, 3.0):
-        logits = noise + skill * torch.eye(3)[y] - offsets
-        found.append(better * of_epoch(logits, y).item())
-        rule = fit_decision(logits, y, metric=metric, constraint=bound, offsets=offsets)
-        best.append(better * score(metric, rule(logits), y))
-    assert sorted(found) == found
-    assert found == pytest.approx(best, abs=0.03)  # of the metric, whose span is 1
-
-
 def test_a_promise_for_new_rows(table):
     X, y = table
-    common = {"metric": "precision", "constraint": "recall >= 0.6", "epochs": 2}
+    common = {"metric": "precision", "constraint": "recall >= 0.7", "epochs": 2}
     sure, plain = (
         quick(confidence=confidence, **common).fit(
             X[:300], y[:300], validation_data=(X[300:], y[300:])

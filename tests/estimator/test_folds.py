@@ -8,10 +8,9 @@ from torch import nn
 
 from evalign import AlignedClassifier
 from evalign.decisions import fit_decision
-from evalign.estimator.folds import Folds
-from evalign.estimator.members import Members
-from evalign.estimator.network import Size
-from evalign.estimator.rows import SMALL_CLASS, LabelledRows
+from evalign.estimators.members import Folds, Members
+from evalign.estimators.network import Size
+from evalign.estimators.rows import SMALL_CLASS, LabelledRows
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make the networks small: what these tests look at does not depend on their size."""
-    monkeypatch.setattr("evalign.estimator.fitting.size_of_members", lambda *given: Size(2, 8))
+    monkeypatch.setattr("evalign.estimators.fitting.size_of_members", lambda *given: Size(2, 8))
 
 
 def classifier(**arguments):
@@ -97,9 +96,9 @@ def test_new_rows_get_the_mean_of_the_networks():
 def test_the_epoch_and_the_rule_are_of_all_rows(network):
     clf = classifier(network=network).fit(X, Y)
     assert isinstance(clf.network_, Folds)
-    fold = LabelledRows(X, Y, np.ones(200)).parts(None, 5, None, clf._fitted.seed, np.arange(3))[2]
+    fold = LabelledRows(X, Y, np.ones(200)).folds(None, clf._seed)
     assert sorted(np.unique(fold)) == [0, 1, 2, 3, 4]
-    scaled = clf._fitted.scaler(torch.from_numpy(X)).float()
+    scaled = clf._scaler(torch.from_numpy(X)).float()
     logits = torch.empty(200, 3, dtype=torch.float64)
     with torch.no_grad():
         for number, network in enumerate(clf.network_.networks):
@@ -131,10 +130,10 @@ def test_when_there_are_folds():
 def test_groups_stay_in_one_fold():
     groups = np.arange(200) // 8
     rows = LabelledRows(X, Y, np.ones(200))
-    fold = rows.parts(None, 5, groups, 0, np.arange(3))[2]
+    fold = rows.folds(groups, 0)
     assert all(len(np.unique(fold[groups == g])) == 1 for g in range(25))
     assert len(np.unique(fold)) == 5
-    assert rows.parts(None, 5, groups % 2, 0, np.arange(3))[2].max() == 1
+    assert rows.folds(groups % 2, 0).max() == 1
 
 
 def test_rows_of_weight_0_are_in_no_fold():

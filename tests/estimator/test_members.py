@@ -11,8 +11,8 @@ from sklearn.metrics import f1_score
 from torch import nn
 
 from evalign import AlignedClassifier
-from evalign.estimator.members import Members, MembersAsRows
-from evalign.estimator.network import Size, size_of_members, wanted
+from evalign.estimators.members import Members, MembersAsRows
+from evalign.estimators.network import Size, size_of_members, wanted
 from evalign.losses import LogitAdjustedLoss
 from evalign.store.files import StoreError
 from evalign.training import Settings, fit
@@ -43,7 +43,7 @@ def classifier(**arguments):
 def _small():
     """Make the network small: what these tests look at does not depend on its size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evalign.estimator.fitting.size_of_members", lambda *given: Size(3, 16))
+        patch.setattr("evalign.estimators.fitting.size_of_members", lambda *given: Size(3, 16))
         yield
 
 
@@ -167,7 +167,7 @@ def test_it_learns_and_validates_the_mean(monkeypatch):
     losses = noted_losses(monkeypatch)
     clf = classifier(epochs=12).fit(X[:200], Y[:200], validation_data=(X[200:], Y[200:]))
     assert clf.score(*imbalanced(1000, classes=3, seed=1)) > 0.7
-    scaled = clf._fitted.scaler(torch.from_numpy(X[200:])).float()
+    scaled = clf._scaler(torch.from_numpy(X[200:])).float()
     with torch.no_grad():
         logits = clf.network_(scaled)
     best = max(record["validation_metric"] for record in clf.history_)
@@ -176,7 +176,7 @@ def test_it_learns_and_validates_the_mean(monkeypatch):
 
 
 def test_it_is_trained_with_what_it_wants(monkeypatch):
-    from evalign.estimator import fitting
+    from evalign.estimators import fitting
 
     asked = []
     monkeypatch.setattr(fitting, "fit", lambda *a, settings, **rest: asked.append(settings) or [])

@@ -135,7 +135,6 @@ def test_many_folds_need_the_weights_of_all(tmp_path):
         ("network", "auto", "must be that of fit, 'linear'. Got 'auto'. Set it back, or fit again"),
         ("network", torch.nn.Linear, "must be that of fit, 'linear'. Got <class"),
         ("dropout", "much", "must lie in [0, 1)"),
-        ("pos_label", 7, "must be None, or one of two classes"),
     ],
 )
 def test_arguments_that_could_not_be_loaded_are_not_saved(tmp_path, name, value, text):
@@ -144,7 +143,7 @@ def test_arguments_that_could_not_be_loaded_are_not_saved(tmp_path, name, value,
     with pytest.raises(ValueError, match=re.escape(text)):
         clf.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
-    clf.set_params(network="linear", dropout=None, pos_label=None).save(tmp_path / "model")
+    clf.set_params(network="linear", dropout=None).save(tmp_path / "model")
     again = AlignedClassifier.load(tmp_path / "model")
     again.set_params(network="mlp")
     with pytest.raises(ValueError, match="must be that of fit, 'linear'"):

@@ -26,6 +26,7 @@ def write(path):
         csv.writer(file).writerows([("split", "class", "text"), *rows])
 
 
+@pytest.mark.slow
 def test_it_prints_a_table_where_both_libraries_agree(example, tmp_path, capsys):
     write(tmp_path / "texts.csv.gz")
     example.main(["--data", str(tmp_path / "texts.csv.gz")])

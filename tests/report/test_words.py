@@ -11,6 +11,7 @@ from evalign.report.words import _size, _until_clear, is_clear, rows_to_tell, ve
 from tests.report.made import contents, labelled, tried
 
 ROWS = 400
+KEPT = "accuracy >= 0"
 COST = "expected_cost[[0, 1], [1, 0]]"
 HOW = {"aligned": "how to get it", "cross_entropy_argmax": "how to get the other"}
 
@@ -56,6 +57,9 @@ def test_differences_that_are_unknown_or_close_to_zero():
     made = replace(tried(), gain=dict.fromkeys(unknown) | {"against": "trees"})
     text = "There are too few held-out rows to compare blend with trees with argmax."
     assert verdict_of_tried(made, False) == text
+    alone = replace(tried(), rows=tried().rows[:1])  # under a constraint it has no opponent
+    text = "In cross-validation, trees has 0.600 with its rule, 0.500 with argmax, which ignores"
+    assert verdict_of_tried(alone, True).startswith(text)
     difference = {"value": 0.001, "low": 0.00004, "high": 0.002}
     assert _size(difference) == "0.001 (95% interval 4e-05 to 0.002)"  # not 0.000
 
@@ -64,8 +68,9 @@ def test_differences_that_are_unknown_or_close_to_zero():
 def test_it_helped(metric, sign):
     found = answered(20, 60, 21, 100, metric=metric)
     assert found["verdict"] == "helped"
-    own, other = (0.95, 0.75) if sign > 0 else (0.05, 0.25)
-    values = f"{own:.3f} for aligned and {other:.3f} for cross-entropy with argmax"
+    own, plain, other = (0.95, 0.85, 0.75) if sign > 0 else (0.05, 0.15, 0.25)
+    ours = f"{own:.3f} for aligned ({plain:.3f} with argmax)"
+    values = f"{ours} and {other:.3f} for cross-entropy with argmax"
     text = f"It helped: {metric.split('[')[0]} is {values}, better by 0.200 (95% interval 0.1"
     assert found["sentence"].startswith(text)
     use, simple = found["next"]
@@ -191,16 +196,31 @@ def test_scarce_classes_that_do_not_matter():
 
 
 def test_under_a_constraint_decision_rules_are_compared():
-    found = answered(60, 20, 100, 20, constrained=True)
+    found = answered(60, 20, 100, 20, constraint=KEPT)
     assert found["verdict"] == "helped"
     assert "0.750 for cross-entropy, better by 0.100" in found["sentence"]
     assert found["next"] == ["Use aligned with its decision rule (how to get it)."]
-    assert answered(60, 20, constrained=True)["verdict"] == "cannot tell"
-    made = scores(contents(constrained=True, tried=tried()))
+    made = scores(contents(constraint="recall_macro >= 0", tried=tried()))
     plain, rule, other = made["differences"]
-    for text in (plain["verdict"], other["verdict"], made["tried"]["verdict"]):
+    for text in (plain["verdict"], other["verdict"]):
         assert text.endswith("). Argmax ignores the constraint.")
     assert rule["verdict"].endswith(").")
+    assert "blend is better than trees by" in made["tried"]["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "verdict", "text"),
+    [
+        ("accuracy >= 0.8", "helped", "aligned, which keeps to accuracy >= 0.8 on these rows, and"),
+        ("accuracy >= 0.9", "did not help", "aligned, which does not keep to accuracy >= 0.9 on"),
+        ("accuracy >= 0", "helped", "0.850 for aligned and 0.750 for aligned with argmax, better"),
+    ],
+)
+def test_without_a_baseline_the_constraint_decides(constraint, verdict, text):
+    """The rule is wrong in 60 of 400 rows, argmax in 100."""
+    found = answered(60, 100, constraint=constraint)
+    assert found["verdict"] == verdict
+    assert text in found["sentence"]
 
 
 def test_the_rows_that_would_tell():

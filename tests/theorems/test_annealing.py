@@ -312,7 +312,10 @@ def ordinal_problem(seed):
     return x, (latent > 4).long() + (latent > 13)
 
 
-@pytest.mark.parametrize("name", ["f1_macro", "accuracy", "matthews_corrcoef"])
+OTHERS = [pytest.param(x, marks=pytest.mark.slow) for x in ("accuracy", "matthews_corrcoef")]
+
+
+@pytest.mark.parametrize("name", ["f1_macro", *OTHERS])
 def test_optimal_parameters_become_those_of_the_true_metric(name):
     x, target = ordinal_problem(seed=20)
     metric = metrics.resolve(name)

@@ -123,8 +123,8 @@ def random_rules(classes, number=2000):
 @pytest.mark.parametrize(
     ("metric", "constraint"),
     [
-        ("accuracy", "recall_macro >= 0.65"),
-        ("f1_macro", "recall[2] >= 0.7, precision[2] >= 0.3"),
+        pytest.param("accuracy", "recall_macro >= 0.65", marks=pytest.mark.slow),
+        pytest.param("f1_macro", "recall[2] >= 0.7, precision[2] >= 0.3", marks=pytest.mark.slow),
         ("f1_macro", "recall[0] >= 0.6, recall[1] >= 0.6, recall[2] >= 0.6"),
         ("matthews_corrcoef", "predicted_rate[2] <= 0.1, fpr[1] <= 0.15, recall[2] >= 0.3"),
         ("expected_cost[[0,1,2],[3,0,1],[5,1,0]]", "accuracy >= 0.7, fnr[2] <= 0.3"),

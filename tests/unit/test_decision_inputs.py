@@ -186,7 +186,7 @@ def test_rows_of_probabilities_are_no_logits(columns):
 
 
 @pytest.mark.parametrize("labels", [1, 2])
-def test_single_logits_from_0_to_1_are_warned_of(labels):
+def test_single_logits_from_0_to_1_are_refused_where_those_of_the_fit_were_not(labels):
     """A fresh network's may lie there by chance."""
     logits, y = problem(2, 60)
     z, p = logits[:, 1] - logits[:, 0], logits.softmax(1)[:, 1]
@@ -195,7 +195,7 @@ def test_single_logits_from_0_to_1_are_warned_of(labels):
     rule = fit_decision(z, y.bool(), metric="f1_macro")
     copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
     for one in (rule, copy):
-        with pytest.warns(UserWarning, match=NOT_PROBABILITIES):
+        with pytest.raises(ValueError, match=NOT_PROBABILITIES):
             one(p)
         assert torch.equal(one(p[:10]), one(p[:10].double()))  # few rows, which tell nothing
     with pytest.warns(UserWarning, match=NOT_PROBABILITIES) as caught:

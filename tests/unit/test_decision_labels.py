@@ -137,7 +137,7 @@ def test_other_functions_are_climbed(metric):
 
 
 @pytest.mark.parametrize("metric", ["f1_macro", "f1_micro"])
-@pytest.mark.parametrize("shift", [0.0, -1.5])
+@pytest.mark.parametrize("shift", [pytest.param(0.0, marks=pytest.mark.slow), -1.5])
 def test_few_labels_do_not_hurt(metric, shift):
     """Tuned thresholds are about as good as the network's own, and better where those are off."""
     gains = []

@@ -337,7 +337,10 @@ def advantage(classes, rows, kind, metric, seeds, fit=fit_decision):
 # 100 rows, the rarest class with 2 to 5 of them. They are calibrated, so argmax is nearly right.
 # The rule must not lose more than the noise of the simulation, and less than a rule by labels
 # alone.
-@pytest.mark.parametrize(("classes", "metric", "seeds"), [(2, "f1", 20), (5, "f1_macro", 12)])
+@pytest.mark.parametrize(
+    ("classes", "metric", "seeds"),
+    [(2, "f1", 20), pytest.param(5, "f1_macro", 12, marks=pytest.mark.slow)],
+)
 def test_few_labels_do_not_hurt(classes, metric, seeds):
     mean, error = advantage(classes, 100, "calibrated", metric, seeds)
     alone, _ = advantage(classes, 100, "calibrated", metric, seeds, fit=by_labels)
@@ -365,7 +368,10 @@ def with_one_row_of_the_last(rows, seed, strength=3.0):
 
 
 # The search used to lose 0.03 and 0.06 of macro-F1 here.
-@pytest.mark.parametrize(("model", "rows"), [("posterior", 1000), ("classifier", 60)])
+@pytest.mark.parametrize(
+    ("model", "rows"),
+    [pytest.param("posterior", 1000, marks=pytest.mark.slow), ("classifier", 60)],
+)
 def test_a_class_with_one_row_does_no_harm(model, rows):
     gains, given = [], []
     for seed in range(12):

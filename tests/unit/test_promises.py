@@ -53,9 +53,9 @@ def consistent(broken, draws, level=0.05):
     ("constraint", "metric", "rows"),
     [
         ("recall >= 0.9", "precision", 150),
-        ("fpr <= 0.1", "recall", 150),
-        ("precision >= 0.8", "recall", 400),
-        ("accuracy >= 0.8", "recall", 400),
+        pytest.param("fpr <= 0.1", "recall", 150, marks=pytest.mark.slow),
+        pytest.param("precision >= 0.8", "recall", 400, marks=pytest.mark.slow),
+        pytest.param("accuracy >= 0.8", "recall", 400, marks=pytest.mark.slow),
         ("recall >= 0.75, fpr <= 0.25", "f1", 200),
     ],
 )

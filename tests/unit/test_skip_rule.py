@@ -48,6 +48,7 @@ def project(pytester, monkeypatch):
 
 
 # One run for all that CI must tell: a worker takes seconds to start.
+@pytest.mark.slow
 def test_in_ci_through_xdist(project):
     result = project.runpytest_subprocess("-n", "1")
     result.assert_outcomes(passed=1, errors=2, skipped=1, xfailed=1)

@@ -84,6 +84,7 @@ class RunningConfusion(nn.Module):
         self.owner = owner
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
         self.register_buffer("sums", None)  # its size is that of the first batch
+        self._views: tuple[Any, ...] = (None, None, ())
 
     def extra_repr(self) -> str:
         return f"momentum={self.momentum}"
@@ -123,12 +124,20 @@ class RunningConfusion(nn.Module):
         They are seen, tp, predicted, actual, total, rows, and with `hard` those of hard labels. A
         multilabel problem has no rows; the total takes their place.
         """
-        labels, rows = [classes] * (2 * hard), [] if multilabel else [1]
-        sizes = [classes] * 3 + [classes if multilabel else 1] + labels + rows
-        self.sums = self._ready(like.new_empty(sum(sizes), dtype=self.seen.dtype))
-        tp, predicted, actual, total, *rest = self.sums.split(sizes)
-        rows = total if multilabel else rest.pop()
-        return self.seen, tp, predicted, actual, total, rows, *(rest or (tp, tp))
+        kind = classes, like.device, multilabel, hard
+        of, known, views = self._views  # made once: to split a vector takes as long as a kernel
+        if of is None or of is not self.sums or known != kind:
+            labels, rows = [classes] * (2 * hard), [] if multilabel else [1]
+            sizes = [classes] * 3 + [classes if multilabel else 1] + labels + rows
+            self.sums = self._ready(like.new_empty(sum(sizes), dtype=self.seen.dtype))
+            tp, predicted, actual, total, *rest = self.sums.split(sizes)
+            rows = total if multilabel else rest.pop()
+            views = tp, predicted, actual, total, rows, *(rest or (tp, tp))
+            self._views = self.sums, kind, views
+        return self.seen, *views
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_views": (None, None, ())}  # a copy has sums of its own
 
     def _ready(self, now: Tensor) -> Tensor:
         """The sums before this batch, where it is."""

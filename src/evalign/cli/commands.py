@@ -58,7 +58,6 @@ def fit(
     out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=writable()),
     model: opt.MODELS = Option("blend", help=MODEL),
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
-    quick: bool = opt.Flag("--quick", help="Preview: a sample of the rows, and quick models."),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),
     seed: int = Option(
         0, metavar="N", min=0, max=2**31 - 1, help="Seed of the split and of training."
@@ -146,10 +145,9 @@ def compare(
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
-    """Compare cross-entropy, EAST, the aligned recipe and trees on one table.
+    """Compare trees, a linear model and networks of three recipes on one table.
 
-    All methods see the same folds. The p-values are of paired tests for repeated
-    cross-validation (Nadeau and Bengio), adjusted for the number of methods (Holm).
+    All see the same folds, and are judged by argmax and with a decision rule, as is their blend.
 
     Examples:
 

@@ -2,31 +2,31 @@
 
 import warnings
 from argparse import Namespace
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from sklearn.datasets import load_digits
 
-from evalign import comparison
 from evalign.cli.dataset import load
 from evalign.cli.errors import refused
+from evalign.cli.outcome import tried_models
 from evalign.cli.terminal import Terminal, grid
-from evalign.comparison import METHODS, MIN_VALUES, PLAIN, TUNED, Row
+from evalign.core.metrics import resolve
 from evalign.core.text import counted
-from evalign.estimator import AlignedClassifier
-from evalign.estimator.network import mlp
-from evalign.metrics import resolve
-from evalign.report.words import number, span
+from evalign.estimators import AlignedClassifier, AlignedEnsemble, compare
+from evalign.estimators.candidates import DEFAULT
+from evalign.estimators.network import mlp
+from evalign.estimators.recipes import RECIPES
+from evalign.report import TriedModels
+from evalign.report.words import number, span, verdict_of_tried
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 from evalign.training import TrainingWarning
 
-# The demo has few rows and should be quick: a small network and some of the methods are enough.
-DEMO_METHODS = [PLAIN, TUNED, "EAST (argmax)", "aligned (tuned)", "random forest (argmax)"]
-DEMO_SEEDS = 2
+# The demo has few rows and should be quick: a small network and some of the models are enough.
+DEMO_MODELS, DEMO_FOLDS, DEMO_SEEDS = ["linear", "forest"], 3, 2
 NEXT = "Now with a table of your own: evalign fit data.csv --target label --out run"
 
 
@@ -35,11 +35,11 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     dataset = load(given)
     labels, rows = dataset.labels, dataset.rows
     dataset.introduce(spoken)
-    classifier = AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive)
-    how = {"methods": list(METHODS), "folds": given.folds, "seeds": range(given.seeds)}
-    how |= {"groups": rows.groups, "sample_weight": rows.weight}
+    models = [name for name in DEFAULT if name != "network"]
+    ensemble = _ensemble(given.metric, labels.positive, models, given.folds, epochs=given.epochs)
+    y = labels.array[rows.y]
     with refused():
-        _compare(spoken, classifier, rows.X, labels.array[rows.y], labels.names, **how)
+        _compare(spoken, ensemble, rows.X, y, rows.weight, rows.groups, given.seeds)
 
 
 def show_demo(spoken: Terminal, _: Namespace) -> None:
@@ -49,11 +49,9 @@ def show_demo(spoken: Terminal, _: Namespace) -> None:
     spoken.note(f"Handwritten digits, long-tailed: from {most} rows of 0 to {least} of 9.")
     torch.set_num_threads(1)  # the network is too small to gain from more
     small = partial(mlp, hidden=(64,))
-    classifier = AlignedClassifier(
-        "f1_macro", network=small, epochs=30, batch_size=64, learning_rate=0.01, device="cpu"
-    )
-    how = {"methods": DEMO_METHODS, "folds": 3, "seeds": range(DEMO_SEEDS)}
-    _compare(spoken, classifier, X, y, [str(digit) for digit in range(10)], **how)
+    how = {"epochs": 30, "batch_size": 64, "learning_rate": 0.01, "device": "cpu"}
+    ensemble = _ensemble("f1_macro", None, DEMO_MODELS, DEMO_FOLDS, network=small, **how)
+    _compare(spoken, ensemble, X, y, None, None, DEMO_SEEDS)
     spoken.note(NEXT)
 
 
@@ -69,57 +67,49 @@ def long_tailed_digits() -> tuple[np.ndarray, np.ndarray]:
     return X[kept], y[kept]
 
 
+def _ensemble(
+    metric: str, positive: Any, models: Sequence[str], folds: int, **network: Any
+) -> AlignedEnsemble:
+    """The models and a network of each recipe, which holds out rows of its own for its epoch."""
+    usual = {"pos_label": positive, "random_state": 0, **network}
+    recipes = [(name, AlignedClassifier(metric, recipe=name, **usual)) for name in RECIPES]
+    return AlignedEnsemble(metric, candidates=[*models, *recipes], cv=folds, pos_label=positive)
+
+
 def _compare(
-    spoken: Terminal, classifier: AlignedClassifier, X: Any, y: Any, classes: list[str], **how: Any
+    spoken: Terminal,
+    ensemble: AlignedEnsemble,
+    X: Any,
+    y: Any,
+    weight: Any,
+    groups: Any,
+    times: int,
 ) -> None:
-    """Train all methods behind a progress bar, and show their scores and a verdict."""
-    folds, seeds = how["folds"], len(how["seeds"])
+    """Try all candidates, and show their scores and a verdict."""
+    ensemble.set_params(verbose=0 if spoken.quiet else 1)
     with warnings.catch_warnings():
         # EAST sees one batch at a time, and no option makes batches larger.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # in a fold
-        runs, bar = comparison.compare(classifier, X, y, **how), Console(stderr=True)
-        total = len(how["methods"]) * folds * seeds
-        records = list(track(runs, "Comparing", total, console=bar, disable=spoken.quiet))
-    name = str(classifier.metric)
-    metric = resolve(name)
-    greater = metric.greater_is_better
-    summary = comparison.summarize(records, greater_is_better=greater, bounds=metric.bounds)
-    sentences = comparison.verdict(records, metric=name, greater_is_better=greater)
-    if folds * seeds >= MIN_VALUES:
-        least = number(comparison.least_shown(records))
-        sentences.append(f"These folds cannot tell a difference below about {least} from chance.")
-    methods = [_plain(row) for row in summary]
-    data = {
-        "metric": name,
-        "greater_is_better": greater,
-        "rows": len(y),
-        "classes": classes,
-        "folds": folds,
-        "seeds": seeds,
-        "methods": methods,
-        "verdict": sentences,
-        "records": [record._asdict() for record in records],
-    }
+        table, gain = compare(ensemble, X, y, weight, groups=groups, seeds=range(times))
+    name = str(ensemble.metric)
+    tried = tried_models(table, gain, {}, name)
+    sentence = verdict_of_tried(TriedModels(**tried), constrained=False)
+    greater = resolve(name).greater_is_better
+    data = {"metric": name, "greater_is_better": greater, "rows": len(y), "folds": ensemble.cv}
+    data |= {"seeds": times, "candidates": tried["rows"], "gain": gain, "verdict": sentence}
     explained = (
-        f"Mean {name}{'' if greater else ' (less is better)'} over {folds} folds, "
-        f"{counted(seeds, 'time')}, with its 95% interval; difference to {PLAIN}."
+        f"{name}{'' if greater else ' (less is better)'} of rows held out, {ensemble.cv} folds, "
+        f"{counted(times, 'time')}: with a rule and by argmax, with 95% intervals."
     )
-    headings = ["method", "mean", "95% interval", "difference", "p", "seconds"]
-    spoken.result(data, grid(headings, map(_cells, methods)), explained, "", *sentences)
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    """A method for JSON."""
-    difference = row.difference and row.difference._asdict()
-    scores = dict(zip(("mean", "low", "high"), row.score, strict=False))
-    return {"method": row.method, **scores, "difference": difference, "seconds": row.seconds}
+    headings = ["candidate", "with a rule", "95% interval", "argmax", "95% interval", "seconds"]
+    spoken.result(data, grid(headings, map(_cells, tried["rows"])), explained, "", sentence)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """A method for a person."""
-    change, p = "", ""
-    if difference := row["difference"]:
-        change = f"{'+' if difference['value'] > 0 else ''}{number(difference['value'])}"
-        p = "<0.001" if difference["p"] < 0.001 else f"{difference['p']:.3f}"
-    return [row["method"], number(row["mean"]), span(row), change, p, f"{row['seconds']:.1f}"]
+    """A candidate for a person."""
+    stems = ("rule_score", "argmax_score")
+    scores = [{end: row[f"{stem}_{end}"] for end in ("low", "high")} for stem in stems]
+    pairs = zip(stems, scores, strict=True)
+    shown = [text for stem, ends in pairs for text in (number(row[stem]), span(ends))]
+    return [row["candidate"], *shown, "" if row["seconds"] is None else f"{row['seconds']:.1f}"]

@@ -51,19 +51,17 @@ class Columns:
     @property
     def text(self) -> list[str]:
         """Columns that are read as text: categories, labels and groups."""
-        return [*self._of_kind("category"), *filter(None, [self.target, self.group])]
+        categories = [name for name, kind in self.kinds.items() if kind == "category"]
+        return [*categories, *filter(None, [self.target, self.group])]
 
     @property
     def dates(self) -> list[str]:
-        return self._of_kind("date")
+        return [name for name, kind in self.kinds.items() if kind == "date"]
 
     @property
     def used(self) -> list[str]:
         """All columns that an evaluation needs."""
         return [*self.features, *filter(None, [self.target, self.group, self.weight])]
-
-    def _of_kind(self, wanted: str) -> list[str]:
-        return [name for name, kind in self.kinds.items() if kind == wanted]
 
 
 class LabelledFrame(NamedTuple):
@@ -99,14 +97,6 @@ class LabelledFrame(NamedTuple):
         ]
         return LabelledFrame(X.astype(categories), *others)
 
-    def sample(self, most: int | None, seed: int) -> "LabelledFrame":
-        """A stratified sample of at most so many rows; all of them for None."""
-        if most is None or len(self.y) <= most:
-            return self
-        most = min(most, len(self.y) - len(np.unique(self.y)))  # a split leaves a row of each class
-        with refused():
-            return self.take(holdout_split(self.y, fraction=most / len(self.y), seed=seed)[1])
-
     def hold_out(
         self, labels: Labels, seed: int, part: str
     ) -> tuple["LabelledFrame", "LabelledFrame"]:
@@ -124,27 +114,24 @@ class LabelledFrame(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TrainingTable:
-    """A table to learn from: columns, features, classes, its rows or a sample, and their count."""
+    """A table to learn from: columns, features, classes and rows."""
 
     columns: Columns
     features: Features
     labels: Labels
     rows: LabelledFrame
-    count: int
 
     def introduce(self, spoken: Terminal, *, verbose: bool = False) -> None:
         """Say how the columns and the classes were read."""
         kinds, names = list(self.columns.kinds.values()), self.labels.names
         found = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-        spoken.note(f"{counted(self.count)}; columns: {found}.")
+        spoken.note(f"{counted(len(self.rows.y))}; columns: {found}.")
         warn_of_left_out(self.features.left_out)
         if verbose:
             table = pd.DataFrame(self.columns.overview)
             table["examples"] = table["examples"].map(", ".join)
             for line in table.to_string(index=False).splitlines():
                 spoken.note(line)
-        if (used := len(self.rows.y)) < self.count:
-            spoken.note(f"Preview with {used} of the rows. Without --quick, all are used.")
         if len(names) == 2:
             share = (self.rows.y == 1).mean()
             # F1 and the like are about the positive class, which is usually the rare one.
@@ -162,8 +149,8 @@ def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> 
     return Reading(**found)
 
 
-def load(given: Namespace, most: int | None = None) -> TrainingTable:
-    """Read a training table and find the kinds of its columns; sample at most `most` rows."""
+def load(given: Namespace) -> TrainingTable:
+    """Read a training table and find the kinds of its columns."""
     source = TableFile(given.data, reading_of(given.reading))
     target, group, weight = given.target, given.group, given.weight
     named = (target, group, weight, *dict.fromkeys(given.drop or []))
@@ -184,14 +171,11 @@ def load(given: Namespace, most: int | None = None) -> TrainingTable:
     rows = labelled(frame, _typed(table, features, source), columns, labels, source)
     if rows.weight is not None and (np.bincount(rows.y, rows.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
-    rows = rows if most is None else rows.sample(most, given.seed)
-    return TrainingTable(columns, features, labels, rows, len(frame))
+    return TrainingTable(columns, features, labels, rows)
 
 
-def split(
-    dataset: TrainingTable, given: Namespace, most: int | None, *, inner: bool
-) -> dict[str, LabelledFrame]:
-    """Split the rows into "training", "test" and "validation", the last two of `most` rows.
+def split(dataset: TrainingTable, given: Namespace, *, inner: bool) -> dict[str, LabelledFrame]:
+    """Split the rows into "training", "test" and "validation".
 
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
     they are held out here, if it has no folds of its own (`inner`).
@@ -200,7 +184,7 @@ def split(
     for name, path in {"test": given.test, "validation": given.validation}.items():
         training = parts["training"]
         if path is not None:
-            parts[name] = _other_rows(path, dataset).sample(most, given.seed)
+            parts[name] = _other_rows(path, dataset)
         elif name == "test" or (inner and training.groups is not None):
             parts["training"], parts[name] = training.hold_out(labels, given.seed, name)
         if name in parts:

@@ -20,9 +20,8 @@ from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.inputs import FROM_ONE
 from evalign.decisions.objective import ROUNDING
 from evalign.decisions.saved_rule import RULE
-from evalign.estimator import held_out
-from evalign.estimator.evidence import RuleSettings, evidence
-from evalign.estimator.out_of_fold import Method, as_argument
+from evalign.estimators.evidence import RuleSettings, evidence
+from evalign.estimators.out_of_fold import Method, OutOfFoldScores, as_argument
 from evalign.report.words import number, span
 from evalign.store.files import read_json, reading, write_json
 from evalign.tables.files import Reading, TableFile, numbers_in
@@ -85,15 +84,14 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
     y, weight = labels.encode(table, source), read_weights(table, given.weight, source)
     scores = class_scores(table, source, columns, logits=given.logits)
     whole = [(y[:0], np.arange(len(y)))]  # one part, which is cut into folds
-    oof = held_out.gathered([scores], METHODS[given.logits], y, y, weight, whole, {}, SEED)
     if given.groups is not None:
         groups = table[given.groups].fillna("").astype(str).to_numpy(object)
-    settings = RuleSettings(
-        metric, decision, given.constraint, labels.values, given.confidence, groups
-    )
+    method, how = METHODS[given.logits], {"constraint_groups": groups, "seed": SEED}
+    oof = OutOfFoldScores.gathered([scores], method, y, weight, whole, **how)
+    settings = RuleSettings(metric, decision, given.constraint, labels.values, given.confidence)
     with refused():
-        rule = settings.rule(oof)
-        results = _in_units_of_the_metric(evidence(oof, settings, rule), metric)
+        rule, results = evidence(oof, settings)
+        results = _in_units_of_the_metric(results, metric)
     if labels.positive is not None:
         spoken.note(f"The positive class is {labels.names[1]!r}.")
     spoken.note(f"Columns of the classes: {listed(columns)}.")

@@ -17,20 +17,15 @@ from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
 from evalign.cli.terminal import Terminal
-from evalign.ensemble import AlignedEnsemble
-from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
-from evalign.estimator import AlignedClassifier
-from evalign.recipes import chosen_recipe
+from evalign.estimators import AlignedClassifier, AlignedEnsemble
+from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, network_candidate
+from evalign.estimators.recipes import chosen_recipe
 from evalign.report import render
 from evalign.store.files import digest
 from evalign.tables.files import writing
 from evalign.tables.labels import Labels
 from evalign.tables.warnings import warn_of_perfect
 
-PREVIEW = "This is a preview. Without --quick, all rows and models are used."
-# A preview: rows, folds, seconds of training, and how a network is trained.
-QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 6.0
-QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
 # Seconds of a time limit that are reserved for the report, and the least for training.
 REPORT_TIME, LEAST_TIME = 3.0, 1.0
 # Options that do not change a run, and those that stand for files.
@@ -56,13 +51,15 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         cure = "Use --epochs for one network."
         raise UsageError(f"--time must be left out with --model {run.NETWORK}. {cure}")
 
-    most = QUICK_ROWS if given.quick else None
-    dataset = load(given, most)
+    dataset = load(given)
     labels = dataset.labels
-    parts = split(dataset, given, most, inner=network)
+    parts = split(dataset, given, inner=network)
     dataset.introduce(spoken, verbose=given.verbose)
 
-    models = estimators(given, labels, training_seconds(given))
+    limit = given.time  # of the command, from its start
+    if limit is not None:
+        limit = max(LEAST_TIME, limit - (monotonic() - given.start) - REPORT_TIME)
+    models = estimators(given, labels, limit)
     with run.building(given.out, arguments) as new:
         new.about.update(_about(dataset, given.data.name, parts))
         with refused():
@@ -71,37 +68,27 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     _show(spoken, given.out, result)
 
 
-def training_seconds(given: Namespace) -> float | None:
-    """Seconds for training, if they are limited; --time counts from the start of the command."""
-    if given.time is None:
-        return QUICK_TIME if given.quick else None
-    return max(LEAST_TIME, given.time - (monotonic() - given.start) - REPORT_TIME)
-
-
 def estimators(given: Namespace, labels: Labels, limit: float | None) -> dict[str, run.Model]:
     """The models to train for the options of a command, within a limit of seconds."""
-    metric, model, quick, recipe = given.metric, given.model, given.quick, given.recipe
+    metric, model, recipe = given.metric, given.model, given.recipe
     usual = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
     usual |= {"pos_label": labels.positive, "random_state": given.seed}
     usual["verbose"] = 0 if given.quiet else 1
-    epochs: dict[str, Any] = {"epochs": given.epochs}
-    trained = QUICK_TRAINING if quick and given.epochs is None else epochs
     if model == run.NETWORK:
         recipes = {"model": recipe}
-        if given.baseline and not quick and recipe != "cross_entropy":
+        if given.baseline and recipe != "cross_entropy":
             recipes["baseline"] = "cross_entropy"
         return {
-            name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
+            name: AlignedClassifier(metric, recipe=kind, epochs=given.epochs, **usual)
             for name, kind in recipes.items()
         }
     network = network_candidate(metric, recipe, given.seed)
-    network.set_params(pos_label=labels.positive, **trained)
+    network.set_params(pos_label=labels.positive, epochs=given.epochs)
     names = DEFAULT if model in (AUTO, BLEND) else (model,)
     ensemble = AlignedEnsemble(
         metric,
         candidates=[(name, network) if name == run.NETWORK else name for name in names],
         choose=AUTO if model == AUTO else BLEND,
-        cv=QUICK_FOLDS if quick else None,
         time_limit=limit,
         **usual,
     )
@@ -117,7 +104,9 @@ def _trained(
         _train(model, labels, parts, new.checkpoints / name)
         if isinstance(model, AlignedEnsemble):
             new.about["baseline"] = run.strongest(model)
-            models, tried = run.with_baseline(model, new.about), tried_models(model)
+            models = run.with_baseline(model, new.about)
+            results = (model.cv_results_, model.gain_, model.left_out_)
+            tried = tried_models(*results, new.about["arguments"]["--metric"])
         model.set_params(verbose=0).save(new.folder / name)
     return models, tried
 
@@ -155,7 +144,7 @@ def _tested(
         "history": {name: getattr(model, "history_", []) for name, model in models.items()},
         "candidates": tried,
         "findings": {
-            "notes": [PREVIEW, *notes] if arguments["--quick"] else notes,
+            "notes": notes,
             "against": against,
             "cuts": [cuts(model, labels, against) for model in models.values()],
             "columns": columns,

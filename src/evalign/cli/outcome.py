@@ -16,7 +16,7 @@ from evalign.cli.terminal import grid, plain
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
-from evalign.ensemble import AlignedEnsemble
+from evalign.estimators import AlignedEnsemble
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, scores
 from evalign.report.words import number, span
 from evalign.tables.labels import Labels
@@ -40,10 +40,11 @@ def judged(
     """The columns of the predicted labels and of the probabilities; the model runs once."""
     values = model.predict_proba(X)
     ordered = values[:, np.searchsorted(model.classes_, labels.array)]
-    if isinstance(model, AlignedEnsemble):  # whose rule has the positive class of two last
-        predicted = labels.array[model.rule_(probabilities=ordered)]
-    else:
-        predicted = model.classes_[model.rule_.labels_of(torch.from_numpy(values)).numpy()]
+    if isinstance(model, AlignedEnsemble):
+        codes = model.rule_(probabilities=ordered)
+    else:  # whose rule takes logits; its probabilities are those of the rule
+        codes = model.rule_.labels_of(torch.from_numpy(ordered)).numpy()
+    predicted = labels.array[codes]
     names = [f"{prefix}probability_{label}" for label in labels.names]
     return {f"{prefix}prediction": predicted, **dict(zip(names, ordered.T, strict=True))}
 
@@ -100,7 +101,7 @@ def contents(
             usual: f"evalign fit with {option} {usual}",
             f"{usual}_argmax": f"evalign fit with {option} {usual} --decision argmax",
         },
-        constrained=arguments["--constraint"] is not None,
+        constraint=arguments["--constraint"],
     )
     met = _constraints(found, about)
     for row in met.get("constraints", []):
@@ -135,17 +136,19 @@ def promise(promised: bool, confidence: float) -> str:
     return f"{'holds' if promised else 'is not shown to hold'} with confidence {confidence:g}"
 
 
-def tried_models(ensemble: AlignedEnsemble) -> dict[str, Any]:
+def tried_models(
+    table: dict[str, list[Any]], gain: dict[str, Any], left_out: dict[str, str], metric: str
+) -> dict[str, Any]:
     """The candidates of an ensemble, as `TriedModels` takes them."""
-    rows = pd.DataFrame(ensemble.cv_results_).to_dict("records")
+    rows = pd.DataFrame(table).to_dict("records")
     if len(rows) == 2:  # the ensemble is its only candidate
         rows = rows[:1]
-    if not resolve(ensemble.metric).greater_is_better:  # a cost, which is negated there
+    if not resolve(metric).greater_is_better:  # a cost, which is negated there
         for row in rows:
             for stem in ("rule_score", "argmax_score"):
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
-    return plain({"rows": rows, "gain": ensemble.gain_, "left_out": ensemble.left_out_})
+    return plain({"rows": rows, "gain": gain, "left_out": left_out})
 
 
 def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
@@ -155,13 +158,11 @@ def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
     if c is not predicted even at 1.
     """
     rule, own = model.rule_, np.arange(len(labels.values))
-    blended = isinstance(model, AlignedEnsemble)  # whose rule has the positive class of two last
-    order = own if blended else np.argsort(np.argsort(labels.array))
-    gain = rule.gain.cpu().numpy()[np.ix_(order, order)]
+    gain = rule.gain.cpu().numpy()
     won = (np.diag(gain)[:, None] - gain).clip(0)
     lost = (gain[against] - gain[against][:, None]).clip(0)
     found = np.divide(lost, lost + won, out=np.zeros_like(lost), where=lost > 0).max(1)
-    if blended:  # before its rule corrects them, unlike those that a network gives
+    if isinstance(model, AlignedEnsemble):  # before its rule corrects them, unlike a network's
         offsets = np.zeros(len(own)) if rule.offsets is None else rule.offsets.cpu().numpy()
         found = expit((logit(found) - offsets + offsets[against]) / rule.factor)
     possible = (gain.argmax(1) == own) & (own != against)

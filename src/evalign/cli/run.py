@@ -14,13 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from evalign.cli.dataset import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.terminal import plain
-from evalign.ensemble import AlignedEnsemble
-from evalign.estimator import AlignedClassifier
+from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.store import archive, files
 from evalign.store.files import StoreError, digest, read_json, replacing, write_json
 from evalign.tables.labels import Labels
@@ -90,11 +87,9 @@ def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedE
 
 
 def strongest(ensemble: AlignedEnsemble) -> str | None:
-    """The best candidate on held-out rows, unless the ensemble is that candidate alone."""
-    results = ensemble.cv_results_
-    scores = dict(zip(results["candidate"], results["rule_score"], strict=True))
-    others = [name for name in ensemble.models_ if list(ensemble.weights_) != [name]]
-    return max(others, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf), default=None)
+    """The candidate of `gain_`, unless the ensemble is that candidate alone."""
+    against = ensemble.gain_["against"]
+    return None if list(ensemble.weights_) == [against] else against
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:

@@ -142,6 +142,8 @@ def fit_rows(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
     objective.check_groups(given=groups is not None)
+    margin = rows if multilabel else rows[:, 1] - rows[:, 0]
+    beyond = (multilabel or number == 2) and bool(((margin < 0) | (margin > 1)).any())
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
@@ -193,6 +195,7 @@ def fit_rows(
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
         argmax_score=argmax_score,
+        beyond=beyond,
     )
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from evalign.decisions.confusions import ScoredRows, weighted_argmax, without_last_bits
 from evalign.decisions.local_search import best_neighbour
-from evalign.decisions.objective import ROUNDING, Objective, first_best
+from evalign.decisions.objective import ROUNDING, Objective, first_best, in_units_of_rounding
 
 MOST_STEPS = 40
 # A smaller gain of the metric ends the climb: the rows cannot tell the rules apart.
@@ -14,11 +14,12 @@ LEAST_PROGRESS = 1e-7
 ROWS_FOR_STARTS = 2**14
 # Starts times classes. Beyond this only the rarest classes get their own starts: all would cost C⁴.
 STARTS_TIMES_CLASSES = 2**10
+# After this many steps only the best quarter of the starts continues, but at least four. Earlier,
+# the eventual winners are not yet ahead.
+STEPS_OF_ALL_STARTS, FEWEST_STARTS = 6, 4
 # With at most this many rows, single rows decide the cost of a constraint, and local search begins
 # from all starts.
 ROWS_FOR_FULL_LOCAL_SEARCH = 2**7
-# Moves, and numbers in the confusions of a move, of a quick local search.
-QUICK_MOVES, QUICK_NUMBERS = 16, 2**18
 # Weight of a constraint violation relative to the metric.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
@@ -72,14 +73,6 @@ def best_rule(
     return rule
 
 
-def quick_standing(
-    eta: Tensor, target: Tensor, weight: Tensor, objective: Objective, own: Tensor
-) -> Tensor:
-    """The standing (2,) of a rule near a model's own labels, to compare training epochs cheaply."""
-    rows, rule = ScoredRows(eta, target, weight), weighted_argmax(own, objective).unsqueeze(0)
-    return best_neighbour(rows, rule, objective, most_moves=QUICK_MOVES, numbers=QUICK_NUMBERS)[1]
-
-
 def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
     """Class weights (S, C): the model's own, one over the mass (C,), each class up and down.
 
@@ -101,21 +94,22 @@ def _search(
     """The best rule of all starts (S, ...) for each share, and its score."""
     copies, number = len(starts), len(shares)
     every = starts.repeat_interleave(number, 0)
-    rules, scores = frank_wolfe(rows, every, objective, shares.repeat(copies))
+    rules, scores = frank_wolfe(rows, every, objective, shares.repeat(copies), number)
     scores, rules = (each.unflatten(0, (copies, number)) for each in (scores, rules))
     best = first_best(scores)
     return rules[best, torch.arange(number, device=best.device)], scores.amax(0)
 
 
 def frank_wolfe(
-    rows: ScoredRows, rules: Tensor, objective: Objective, shares: Tensor
+    rows: ScoredRows, rules: Tensor, objective: Objective, shares: Tensor, problems: int
 ) -> tuple[Tensor, Tensor]:
     """Climb from B rules at once. Return the best rule on each path, and its score.
 
     To first order the best labels are argmax_j Σ_y η_y G[y, j] with G = ∂M/∂C. Their confusion
     matrix is a corner of the set that rules can reach; C moves towards it as far as M rises (a line
     search over halvings), and G is computed anew. C belongs to a randomised rule, so the best
-    corner is kept.
+    corner is kept. Every `problems`-th rule belongs to the same problem, and most of those that lag
+    behind are dropped.
 
     The search ends when the gap ⟨G, corner − C⟩ is no longer positive: at a stationary point, which
     certifies nothing unless the metric is linear.
@@ -126,7 +120,12 @@ def frank_wolfe(
     mean, value = corner.clone(), objective.mixed(corner, shares)
     halvings = 0.5 ** torch.arange(12, dtype=mean.dtype, device=mean.device).view(-1, 1, 1)
     active = torch.arange(len(rules), device=rules.device)
-    for _ in range(MOST_STEPS):
+    for step in range(MOST_STEPS):
+        if step == STEPS_OF_ALL_STARTS:
+            kept = max(FEWEST_STARTS, len(value) // problems // 4)
+            compared = in_units_of_rounding(value).view(-1, problems)
+            ranks = compared.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
+            active = active[ranks.flatten()[active] < kept]
         if not len(active):
             break
         slopes = objective.slopes(mean[active], shares[active])

@@ -58,11 +58,14 @@ def as_scores(
     y: Tensor | None,
     task: Task | None,
     class_dim: int | None,
+    *,
+    beyond: bool = False,
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
     Without a task, scores are multilabel if they have several columns and the shape of `y`.
-    Probabilities in the place of logits are an error; of one logit for each label a warning.
+    Probabilities in the place of logits are an error; of one logit for each label a warning, or an
+    error if others are known to lie `beyond` 0 to 1.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
@@ -99,7 +102,7 @@ def as_scores(
             got = f"rows from 0 to 1{' that sum to 1' if several else ''}"
             cure = "Pass them by name: probabilities=p."
             text = complaint(owner, name, "not be probabilities", got, cure)
-            if several:
+            if several or beyond:
                 raise ValueError(text)
             warn(text)
     return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))

@@ -53,6 +53,8 @@ class DecisionRule(Formula):
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
         promised: whether these rows prove the constraints at this confidence.
         named: whether labels are returned by the names in `classes`.
+        beyond: whether the logits of two classes or many labels left 0 to 1 in the fit. Calls with
+            one logit for each label then refuse what looks like probabilities.
     """
 
     gain: Tensor
@@ -74,6 +76,7 @@ class DecisionRule(Formula):
     promised: bool | None = None
     argmax_score: float | None = None
     named: bool = False
+    beyond: bool = False
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
         """Labels: class indices, names if the fit was given these; 0 and 1 if multilabel."""
@@ -147,7 +150,8 @@ class DecisionRule(Formula):
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
-        scores = as_scores(owner, logits, probabilities, None, self.task, self.class_dim)
+        how = self.task, self.class_dim
+        scores = as_scores(owner, logits, probabilities, None, *how, beyond=self.beyond)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self.multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"

@@ -27,8 +27,8 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
     require(not missing and not others, OWNER, "state", allowed, got, cure)
     for name, values in (("decision", get_args(Decision)), ("task", (*get_args(Task), None))):
         require(state.get(name) in values, OWNER, name, f"be one of {values}", state.get(name))
-    named = state.get("named", False)
-    require(named in (True, False), OWNER, "named", "be a bool", named)
+    for name in ("named", "beyond"):
+        require(state.get(name, False) in (True, False), OWNER, name, "be a bool", state.get(name))
     factor, gain = numbers(state["factor"]), numbers(state["gain"])
     positive = factor.ndim == 0 and 0 < factor < LARGEST_NUMBER
     require(bool(positive), OWNER, "factor", "be a positive number", repr(state["factor"]))
@@ -45,13 +45,8 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
             require(small, OWNER, name, f"be below {LARGEST_NUMBER:g}", state[name])
     names = state.get("classes")
     found["classes"] = None if names is None else class_names(OWNER, names, size)
-    require(
-        not named or names is not None,
-        OWNER,
-        "classes",
-        "be given to a rule that returns names",
-        None,
-    )
+    unnamed = state.get("named", False) and names is None
+    require(not unnamed, OWNER, "classes", "be given to a rule that returns names", None)
     return state | found
 
 

@@ -253,15 +253,15 @@ class AlignedLoss(MetricLoss):
         """What the cross-entropy adds to the logits: offsets and log factors; and the factors.
 
         There is a factor for each class (or for a label's two). It takes the ratio of the rows'
-        weights back. The largest weight of a class is 1: only ratios count, and sums of very small
-        ones would be taken for 0.
+        weights back. The largest given weight is 1: only ratios count, and sums of very small ones
+        would be taken for 0.
         """
         factor, ratio, counts = self.class_weight, self._ratio(), self.counts
         if isinstance(factor, str):
             by_counts = counts is not None and (factor == BALANCED or pixels)
             root = 1.0 if factor == BALANCED else 0.5
             factor = positive(counts) ** -root if by_counts else None
-        if factor is not None:
+        elif factor is not None:
             factor = factor / factor.amax()
             factor = factor.unsqueeze(1).expand(-1, 2) if task == "multilabel" else factor
         if ratio is not None:

@@ -198,7 +198,7 @@ class RunningLoss(AdditiveLoss):
         """The sums over the ranks, in training."""
         return self.over_ranks(sums) if self.learns() else sums
 
-    def averaged(self, confusion: Confusion) -> Confusion:
+    def over_batches(self, confusion: Confusion) -> Confusion:
         """The average over batches, in training."""
         if self.running is None or not self.learns():
             return confusion

@@ -152,7 +152,7 @@ class MetricLoss(RunningLoss):
         if self.per_image:
             return sums[0].value()
         empty = sums[0].total.sum() == 0
-        losses = [self._loss(self.averaged(confusion), empty)[0] for confusion in sums]
+        losses = [self._loss(self.over_batches(confusion), empty)[0] for confusion in sums]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:

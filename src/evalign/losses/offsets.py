@@ -13,13 +13,14 @@ from evalign.kernels.closed import closed_form, slopes
 SKILL = 0.5  # of the pseudo-rows' classifier: the share it knows; it guesses the rest
 PSEUDO_ROWS = 0.02  # their share, so that a class not seen or not predicted cannot run away
 ODDS = 1000.0  # the largest odds: where one kind of mistake alone counts, they are infinite
+TINY = 1e-30  # a count where none was seen, so that all classes are equal
 FLAT = 1e-9  # a gain below this share of the largest one counts as none
 
 
 def positive(counts: Tensor) -> Tensor:
     """Counts of classes, or pairs of labels, with those of unseen classes raised above 0."""
-    most = counts.amax(-1, keepdim=True)
-    return torch.where(most == 0, 1, counts.clamp(min=most / ODDS))
+    most = counts.amax(-1, keepdim=True).clamp(min=TINY)
+    return counts.clamp(min=most / ODDS)
 
 
 def half_skilled(counts: Tensor, *, matrix: bool = False) -> Confusion:

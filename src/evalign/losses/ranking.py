@@ -41,7 +41,7 @@ class CurveLoss(RunningLoss):
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         (batch,) = self.of_all_ranks(sums)
-        curve = self.averaged(batch)
+        curve = self.over_batches(batch)
         score = curves.mean_over_classes(self.score(curve), curve)
         return zero_if_empty(1 - score, batch.total.sum())
 

@@ -9,6 +9,7 @@ import torch
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
+from evalign.core.constraints import parse
 from evalign.core.metrics import Accuracy, ExpectedCost, Metric, resolve
 from evalign.core.resampling import MIN_FOR_INTERVAL
 
@@ -119,7 +120,7 @@ class Contents:
         tried: the candidates of the model.
         findings: what else is known about the models.
         how: how to get a method, such as a command, by its key (see `scores`).
-        constrained: the decision rules satisfy a constraint, which argmax ignores.
+        constraint: what the decision rules were held to, which argmax ignores; None for nothing.
         columns: the columns of the table as they were read, each with its "name", "kind", "gaps"
             and "values" (numbers of missing and of distinct values) and "examples" (texts).
     """
@@ -137,7 +138,7 @@ class Contents:
     tried: TriedModels | None = None
     findings: ModelFindings | None = None
     how: dict[str, str] = field(default_factory=dict)
-    constrained: bool = False
+    constraint: str | None = None
     columns: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -191,6 +192,16 @@ class Contents:
         """Whether all rows are of one class, which only a mean over rows can judge."""
         mean = isinstance(self.resolved, Accuracy | ExpectedCost)
         return not mean and len(np.unique(self.y)) == 1
+
+    @property
+    def constrained(self) -> bool:
+        return self.constraint is not None
+
+    def keeps(self, predicted: np.ndarray) -> bool:
+        """Whether predicted codes keep to the constraint on these rows."""
+        hard = self.hard(predicted, matrix=True)
+        parts = parse(self.constraint or "", self.classes)
+        return all(each.slack(hard).item() >= 0 for each in parts)
 
     @property
     def metric_name(self) -> str:

@@ -106,21 +106,24 @@ def verdict(contents: Contents, difference: Difference, method: Method) -> str:
 
 
 def verdict_of_tried(tried: TriedModels, constrained: bool) -> str:
-    """Say what choosing or blending the candidates gains."""
-    gain, own = tried.gain, tried.rows[-1]["candidate"]
-    other = f"{gain['against']} with argmax"
+    """Say what choosing or blending the candidates gains over the best of them.
+
+    That is the best by argmax, as its own library labels; under a constraint, with its rule.
+    """
+    gain, own, rival = tried.gain, tried.rows[-1], tried.gain["against"]
+    name, other = own["candidate"], rival if constrained else f"{rival} with argmax"
     if gain["low"] is None:
-        return f"There are too few held-out rows to compare {own} with {other}."
-    free = f" {FREE}" if constrained else ""
-    if is_clear(gain):
-        better, worse = (own, other) if gain["low"] > 0 else (other, own)
-        return f"In cross-validation, {better} is better than {worse} by {_size(gain)}.{free}"
+        return f"There are too few held-out rows to compare {name} with {other}."
+    score = f"{number(own['rule_score'])} with its rule, {number(own['argmax_score'])} with argmax"
+    if name == other:  # under a constraint, the only candidate
+        return f"In cross-validation, {name} has {score}, which ignores the constraint."
     few = ", few groups" if "few_groups" in gain else ""
     value = f"{number(gain['value'])}, 95% interval {span(gain)}{few}"
-    return (
-        f"In cross-validation, there is no clear difference between {own} and {other} ({value})."
-        f"{free}"
-    )
+    text = f"there is no clear difference between {name} and {other} ({value})"
+    if is_clear(gain):
+        better, worse = (name, other) if gain["low"] > 0 else (other, name)
+        text = f"{better} is better than {worse} by {_size(gain)}"
+    return f"In cross-validation, {text}; {name} itself has {score}."
 
 
 def answer(
@@ -129,7 +132,8 @@ def answer(
     """Whether it helped: a "verdict", a "sentence", and sentences on what to do "next".
 
     The model is compared with the argmax of the baseline, or with its own if there is none. Under a
-    constraint, which argmax ignores, it is compared with the baseline's decision rule.
+    constraint, which argmax ignores, it is compared with the baseline's decision rule; if there is
+    no baseline, whichever of the model's rule and its argmax alone keeps to the constraint wins.
 
     Args:
         contents: the contents of the report.
@@ -142,15 +146,28 @@ def answer(
 
     if found := no_test(contents):
         return said("cannot tell", f"{UNKNOWN}: {found[0]}", found[1])
-    if contents.constrained and contents.baseline is None:
-        return said("cannot tell", f"{UNKNOWN}: no other model satisfies the constraint")
-    own, other = methods[0], methods[2] if contents.constrained else methods[-1]
+    alone = contents.baseline is None
+    own, other = methods[0], methods[2 if contents.constrained and not alone else -1]
+    if contents.constrained and alone:
+        model = contents.aligned
+        kept = [contents.keeps(p) for p in (model.predicted, model.probabilities.argmax(1))]
+        if not all(kept):
+            first, second = (
+                f"{number(method['value'])} for {method['name']}, which "
+                f"{'keeps' if keeps else 'does not keep'} to {contents.constraint} on these rows"
+                for method, keeps in zip((own, other), kept, strict=True)
+            )
+            did = "helped" if kept[0] else "did not help"
+            text = f"It {did}: {contents.metric_name} is {first}, and {second}"
+            return said(did, text, *([_use(contents, own)] if kept[0] else []))
     if other["same_as"] == own["key"]:
         same = f"{own['name']} and {other['name']} give all rows the same labels"
         return said("did not help", f"It did not help: {same}", _use(contents, other))
 
     difference = differences[other["key"]]
     first, second = (f"{number(m['value'])} for {m['name']}" for m in (own, other))
+    if not alone:
+        first += f" ({number(methods[1]['value'])} with argmax)"
     values = f"{contents.metric_name} is {first} and {second}"
     better = _clearly_better(contents, methods, differences)
     if not is_clear(difference):

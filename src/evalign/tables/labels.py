@@ -90,11 +90,6 @@ def check_names(owner: str, given: Sequence[Any] | None, known: Sequence[Any] | 
         require(given == known, owner, "y", allowed, given[:SHOWN])
 
 
-def present(y: np.ndarray) -> np.ndarray:
-    """The classes, or the numbers of the labels, that some row has."""
-    return np.unique(y) if y.ndim == 1 else np.flatnonzero(y.any(0))
-
-
 @dataclass(frozen=True)
 class Labels:
     """The classes of a label column, in the order of their codes. Of two, the last is positive.

@@ -13,7 +13,7 @@ from evalign_study.networks import (
     tiny_darknet,
 )
 
-from evalign.estimator.network import mlp
+from evalign.estimators.network import mlp
 
 PEOPLE = PeopleNetwork(width=8, rounds=2)
 

@@ -63,6 +63,7 @@ def test_a_failing_unit_loses_no_other(results):
     assert sorted(keys(results)) == sorted(KEYS)
 
 
+@pytest.mark.slow
 def test_killed_inside_a_unit_and_run_again_gives_the_same_records(results, tmp_path):
     script = "import sys; from study.tests.pipeline.made_units import die; die(sys.argv[1])"
     killed = subprocess.run([sys.executable, "-c", script, results.path], timeout=120)

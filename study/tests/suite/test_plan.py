@@ -5,7 +5,7 @@ from evalign_study.suite.plan import SETS, image_runs, runs
 from evalign_study.trainers.methods import GOALS, OPPONENTS, OURS, VARIANTS
 from evalign_study.trainers.recipe import units
 
-from evalign.estimator.network import wanted
+from evalign.estimators.network import wanted
 
 
 def test_runs_of_tables():

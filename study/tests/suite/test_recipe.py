@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from evalign_study.pipeline.formats import Grid, markdown
 from evalign_study.pipeline.running import run as run_table
 from evalign_study.pipeline.writing import fill
@@ -82,6 +83,7 @@ def test_ranks():
     assert len(figures(outcome())) == 2
 
 
+@pytest.mark.slow
 def test_a_quick_look_end_to_end_and_again(made_rows, tmp_path, monkeypatch):
     look = plan.runs(["waveform"], splits=[0], seeds=[1], variants=["aligned"], epochs=2)
     monkeypatch.setattr(RecipeTable, "runs", lambda table: look)

@@ -159,6 +159,7 @@ def test_it_learns_and_repeats(made):
     )  # a guess has 0.2 or 0.33
 
 
+@pytest.mark.slow
 def test_the_rule_of_another_package_gets_probabilities(made, monkeypatch):
     asked = []
 

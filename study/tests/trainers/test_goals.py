@@ -28,7 +28,7 @@ from torch import nn
 
 from evalign import fit_decision
 from evalign import score as evalign_score
-from evalign.estimator.network import mlp
+from evalign.estimators.network import mlp
 from study.tests.trainers import made_data
 
 RUN = Run(

@@ -83,7 +83,7 @@ def test_every_member_is_as_if_trained_alone(together, name):
             assert mine[key] == pytest.approx(theirs[key], abs=tolerances.STACKED)
 
 
-@pytest.mark.parametrize("ema_decay", [None, 0.9])
+@pytest.mark.parametrize("ema_decay", [pytest.param(None, marks=pytest.mark.slow), 0.9])
 def test_offsets_that_change_are_those_of_the_best_epoch(ema_decay):
     settings = replace(SETTINGS, ema_decay=ema_decay)
     rows = {"validation": HELD_OUT, "metric": "f1_macro", "settings": settings}

@@ -21,7 +21,7 @@ from evalign_study.trainers.multilabel import (
 )
 
 from evalign import score as evalign_score
-from evalign.estimator.network import mlp
+from evalign.estimators.network import mlp
 
 RUN = Run(dataset="emotions", variant="sound", method="binary_cross_entropy", epochs=20, seed=1)
 

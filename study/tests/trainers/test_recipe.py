@@ -25,7 +25,7 @@ from evalign_study.trainers.recipe import decided_as, train, units
 
 from evalign import AlignedClassifier
 from evalign.decisions import fit_decision
-from evalign.estimator.network import wanted as wanted_by
+from evalign.estimators.network import wanted as wanted_by
 from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
 

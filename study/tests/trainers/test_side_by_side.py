@@ -33,6 +33,7 @@ def train(runs, keep, seconds=math.inf, side=3, begin=ImageTraining):
         return train_side_by_side(begin, runs, keep, **how, assessors=assessors)
 
 
+@pytest.mark.slow
 def test_records_are_those_of_each_alone():
     found = []
     assert train(RUNS, found.extend) == []

@@ -579,6 +579,7 @@ def convolutional():
     return nn.Sequential(*features, nn.Linear(8, 2))
 
 
+@pytest.mark.slow
 def test_in_the_place_of_cross_entropy_in_a_network_of_images():
     (x, y), (held_out, known), (fresh, truth) = patches(2000, 0), patches(1000, 1), patches(5000, 2)
     loss = AlignedLoss("f1")

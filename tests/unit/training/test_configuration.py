@@ -70,6 +70,7 @@ def test_state_is_left_out():
     assert configuration("network", network) == before
 
 
+@pytest.mark.slow  # runs that were killed are resumed by other processes in every run
 def test_another_process_finds_the_same(capsys):
     """Addresses, and the order of a set, differ from process to process."""
     program = """

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from evalign.estimator.network import mlp
+from evalign.estimators.network import mlp
 
 
 class PeopleNetwork(nn.Module):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from evalign.comparison import estimate
+from evalign.core.estimates import estimate
 from evalign_study.pipeline.intervals import Interval, interval
 from evalign_study.records.made import Record
 from evalign_study.trainers.decisions import DECISIONS

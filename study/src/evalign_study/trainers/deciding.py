@@ -34,7 +34,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.decisions import fit_decision
-from evalign.estimator import AlignedClassifier
+from evalign.estimators import AlignedClassifier
 from evalign.training.split import holdout_split
 from evalign_study import data
 from evalign_study.records.made import Record, record

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
 from evalign.decisions import fit_decision
-from evalign.estimator.scaling import QuantileNormal
+from evalign.estimators.scaling import QuantileNormal
 from evalign.training import Settings, three_way_split
 from evalign.training.averaging import average_network
 from evalign.training.settings import usual_batch_size

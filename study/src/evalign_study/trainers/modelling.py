@@ -11,10 +11,9 @@ from threadpoolctl import threadpool_limits
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
-from evalign.ensemble import AlignedEnsemble
-from evalign.ensemble.candidates import DEFAULT
-from evalign.estimator import AlignedClassifier
-from evalign.estimator.network import find_device
+from evalign.estimators import AlignedClassifier, AlignedEnsemble
+from evalign.estimators.candidates import DEFAULT
+from evalign.estimators.network import find_device
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers.deciding import SplitRows, split_rows

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from evalign import losses
 from evalign.core.checks import require
 from evalign.decisions import fit_decision
-from evalign.estimator.network import mlp
-from evalign.estimator.scaling import Standardizer
+from evalign.estimators.network import mlp
+from evalign.estimators.scaling import Standardizer
 from evalign.training import Settings, TrainingWarning, fit, three_way_split
 from evalign.training.settings import usual_batch_size
 from evalign_study.data import load

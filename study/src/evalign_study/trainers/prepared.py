@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from evalign.core.checks import require
-from evalign.estimator.scaling import Standardizer
+from evalign.estimators.scaling import Standardizer
 from evalign.training.split import three_way_split
 from evalign_study import data
 from evalign_study.records.run import BINARY, MULTICLASS

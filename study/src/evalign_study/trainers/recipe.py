@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
 from evalign.decisions import Decision
-from evalign.estimator import AlignedClassifier
-from evalign.estimator.network import wanted
+from evalign.estimators import AlignedClassifier
+from evalign.estimators.network import wanted
 from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
 from evalign_study.records.made import Record, record

@@ -1,0 +1,22 @@
+"""The scikit-learn estimators, on one spine.
+
+Inputs become out-of-fold scores, these become a rule, and both are kept and saved by `spine`.
+`out_of_fold` splits, trains and scores any classifier, `evidence` fits rules fold by fold,
+`targets` reads labels, weights and groups.
+
+- `decision_cv`: the spine around one classifier; `plot` shows its rule.
+- `ensemble`: around several. `candidates` builds them, `forms` gives them the rows, `trials` trains
+  them in time, `choice` chooses or blends, `judge` scores all of them. `compare` repeats this.
+- `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`, `recipes`,
+  `arguments`, `progress`) to `export`.
+
+May import `training`, `tables` and what is below them.
+"""
+
+from evalign.estimators.classifier import AlignedClassifier
+from evalign.estimators.compare import compare
+from evalign.estimators.decision_cv import AlignedDecisionCV
+from evalign.estimators.ensemble import AlignedEnsemble
+from evalign.tables.features import FrameEncoder
+
+__all__ = ["AlignedClassifier", "AlignedDecisionCV", "AlignedEnsemble", "FrameEncoder", "compare"]

@@ -1,0 +1,49 @@
+"""Checks of `AlignedClassifier`'s arguments, made in `fit` as scikit-learn requires."""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from evalign.core.checks import require
+from evalign.estimators.network import NAMES
+from evalign.estimators.recipes import RECIPES
+from evalign.estimators.rows import OWNER
+
+TINY = np.nextafter(0, 1)
+# Of each number that may be None: its type, what is allowed from and below, and this in words.
+NUMBERS = {
+    "validation_fraction": (Real, TINY, 1, "lie between 0 and 1, or be None"),
+    "epochs": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
+    "batch_size": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
+    "learning_rate": (Real, TINY, math.inf, "be positive, or None"),
+    "weight_decay": (Real, 0, math.inf, "be at least 0, or None"),
+    "dropout": (Real, 0, 1, "lie in [0, 1), or be None"),
+    "ema_decay": (Real, TINY, 1, "lie between 0 and 1, or be None"),
+    "patience": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
+}
+
+
+def check_arguments(arguments: dict[str, Any]) -> None:
+    """Refuse arguments of the constructor that `fit` cannot use."""
+
+    def check(name: str, ok: bool, allowed: str, cure: str = "") -> None:
+        require(ok, OWNER, name, allowed, repr(arguments[name]), cure)
+
+    for name, (kind, least, end, allowed) in NUMBERS.items():
+        value = arguments[name]
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        check(name, value is None or (number and least <= value < end), allowed)
+    recipe, network = arguments["recipe"], arguments["network"]
+    known = ", ".join(f'"{each}"' for each in RECIPES)
+    check("recipe", recipe is None or recipe in [*RECIPES], f"be one of {known}")
+    factory = callable(network) and not isinstance(network, nn.Module)
+    names = ", ".join(f'"{name}"' for name in NAMES)
+    allowed = f"be {names} or a function (n_features, n_classes) -> Module"
+    cure = "Give a function that builds the module: every fit starts with a new one."
+    text = isinstance(network, str)
+    check("network", factory or (text and network in NAMES), allowed, "" if text else cure)
+    called = arguments["on_epoch"] is None or callable(arguments["on_epoch"])
+    check("on_epoch", called, "be None or a function of a record")

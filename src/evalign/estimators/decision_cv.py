@@ -1,0 +1,264 @@
+"""`AlignedDecisionCV`: the best decision rule for a metric, around any classifier."""
+
+import warnings
+from typing import Any, Self, cast
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from evalign.core.checks import refuse_masked
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import Decision
+from evalign.estimators.evidence import RuleSettings, evidence
+from evalign.estimators.out_of_fold import (
+    OWNER,
+    Method,
+    OutOfFoldScores,
+    as_argument,
+    check_folds,
+    class_scores,
+    fit_arguments,
+    scoring_method,
+    splits,
+    trained,
+)
+from evalign.estimators.plot import plot
+from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.targets import read_targets, row_groups, row_weights, warn_of_lost
+from evalign.training import TrainingWarning
+
+COLUMNS = ("n_features_in_", "feature_names_in_")
+
+
+def _has_probabilities(self: Any) -> bool:
+    if hasattr(self, "_method"):
+        return self._method == "predict_proba"
+    return hasattr(self.estimator, "predict_proba")
+
+
+class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
+    """Any classifier, with the decision rule that is best for a metric.
+
+    The classifier is cross-validated, and a decision rule (`fit_decision`) is fitted to its scores
+    for the held-out rows. If these are badly calibrated, the rule corrects them.
+
+    Args:
+        estimator: a classifier or a pipeline with `predict_proba` or `decision_function`.
+        metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
+            function of a `Confusion`. Names without an average ("f1") are for two classes.
+        decision: "tuned", "expected" or "argmax", see `fit_decision`.
+        constraint: such as "recall >= 0.9", see `fit_decision`.
+        confidence: probability that the constraint holds on new data, such as 0.95, see
+            `fit_decision`. `rule_.promised` is about classifiers like those of the folds.
+        cv: the number of folds, stratified and shuffled; a splitter of scikit-learn that
+            holds out no row more than once; or "prefit"
+            for a classifier that was fitted before, on other rows than those given to `fit`.
+        ensemble: whether to keep the classifiers of the folds and average their scores. If not,
+            one classifier is trained on all rows in the end.
+        pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
+        n_jobs: how many folds are trained at once.
+        random_state: seed of the folds if `cv` is a number.
+
+    Attributes:
+        estimator_: the classifier, trained on all rows; not with `ensemble`.
+        estimators_: the classifiers of the folds; only with `ensemble`.
+        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
+            two, the positive one is the last.
+        classes_: the labels, sorted; if multilabel, the numbers of the columns.
+        cv_results_: what the rule gains. `rule_scores`,
+            `argmax_scores` and `expected_scores` are the metric (negated if a cost) on each fold:
+            of the rule fitted to the other folds, of argmax, and of decision "expected" fitted to
+            the other folds. For a single split, or more than ten, these are five folds of the
+            held-out rows instead. `mean_rule_score`, `std_rule_score` and so on
+            summarise them. `gain` is the mean difference of the first two, from `gain_low` to
+            `gain_high` with 95% confidence, and `gain_p` its p-value (Nadeau and Bengio's).
+            `sources` is the rule's `source` without each fold; `confusion` and `argmax_confusion`
+            are of all folds together. For two classes, `threshold` is the rule's and
+            `fold_thresholds` are those without each fold, on the scale of the classifier's scores;
+            `threshold_scores` (folds, thresholds) is the metric at each of `thresholds`. With a
+            constraint, `fold_slacks` says for each of its parts how far the rule of the other
+            folds is on the allowed side of the bound on each fold; with a confidence,
+            `fold_promised` says whether that rule promised it.
+        n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = make_classification(1500, weights=[0.9], class_sep=0.7, random_state=0)
+        >>> clf = AlignedDecisionCV(LogisticRegression(), "f1", random_state=0)
+        >>> clf = clf.fit(X[:700], y[:700])
+        >>> clf.cv_results_["mean_rule_score"] > clf.cv_results_["mean_argmax_score"]
+        True
+    """
+
+    cv_results_: dict[str, Any]
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _method: Method
+    _kept = ("estimator_", "estimators_", "cv_results_", "_method", *COLUMNS)
+
+    def __init__(
+        self,
+        estimator: Any,
+        metric: str | MetricFunction = "f1_macro",
+        *,
+        decision: str = "tuned",
+        constraint: str | None = None,
+        confidence: float | None = None,
+        cv: Any = 5,
+        ensemble: bool = False,
+        pos_label: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.metric = metric
+        self.decision = decision
+        self.constraint = constraint
+        self.confidence = confidence
+        self.cv = cv
+        self.ensemble = ensemble
+        self.pos_label = pos_label
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @restored
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        constraint_groups: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Cross-validate the classifier, and fit the rule to its scores of the held-out rows.
+
+        Args:
+            X: rows, in any form that the classifier takes.
+            y: a label per row, numbers or strings; or 0 and 1 of shape (N, L) if multilabel.
+            sample_weight: a weight per row, for the rule, and for the classifier if it takes one.
+            constraint_groups: a group per row, integers or strings, for a constraint such as
+                "gap(recall) <= 0.05". The folds do not depend on them.
+            groups: a value per row; where `cv` is a number, the rows of a group stay together, and
+                a splitter is given them.
+            params: for the classifier's `fit`.
+        """
+        scoring_method(self.estimator)
+        prefit = isinstance(self.cv, str) and self.cv == "prefit"
+        check_folds(OWNER, self.cv, "prefit")
+        if prefit:
+            check_is_fitted(self.estimator)
+        refuse_masked(OWNER, "X", X)
+        fixed = prefit or isinstance(self.estimator, FrozenEstimator)
+        known = self.estimator.classes_ if fixed else None
+        metric = resolve(self.metric, owner=OWNER)
+        y, targets, codes = read_targets(OWNER, y, metric, self.pos_label, known)
+        X, y = indexable(X, y)
+        decision = cast(Decision, self.decision)
+        settings = RuleSettings(
+            self.metric, decision, self.constraint, targets.names, self.confidence
+        )
+        groups = row_groups(OWNER, groups, len(y))
+        constraint_groups = row_groups(OWNER, constraint_groups, len(y), "constraint_groups")
+        settings.check(OWNER, constraint_groups)
+        weight = row_weights(OWNER, sample_weight, len(y))
+        given = row_weights(OWNER, sample_weight, len(y), given=True)
+        taken, lacking = fit_arguments(self.estimator, sample_weight=given)
+        if lacking:
+            name = type(self.estimator).__name__
+            text = f"{name}.fit takes no sample_weight: the weights are for the rule alone."
+            warnings.warn(text, TrainingWarning, stacklevel=3)
+        params |= taken
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+
+        parts = [] if prefit else splits(OWNER, self.cv, X, y, codes, groups, seed)
+        warn_of_lost(targets, codes, parts)
+        work = delayed(trained)
+        tasks = (work(self.estimator, X, y, rows, params) for rows, _ in parts)
+        models = list(Parallel(n_jobs=self.n_jobs)(tasks) or [])
+        for name in ("estimator_", "estimators_", *COLUMNS):
+            vars(self).pop(name, None)
+        everything = np.arange(len(y))
+        if self.ensemble and parts:
+            self.estimators_ = models
+        elif prefit:
+            self.estimator_ = self.estimator
+        else:
+            self.estimator_ = trained(self.estimator, X, y, everything, params)
+        for name in COLUMNS:
+            if hasattr(self._models[0], name):
+                setattr(self, name, getattr(self._models[0], name))
+        self._targets, self._method = targets, scoring_method(self.estimator)
+
+        if not parts:  # all rows are scored by the classifier itself
+            models, parts = self._models, [(codes[:0], everything)]
+        values = [
+            self._class_scores(model, _safe_indexing(X, rows))
+            for model, (_, rows) in zip(models, parts, strict=True)
+        ]
+        how = {"groups": groups, "constraint_groups": constraint_groups, "seed": seed}
+        oof = OutOfFoldScores.gathered(values, self._method, codes, weight, parts, **how)
+        self.rule_, self.cv_results_ = evidence(oof, settings)
+        if doubt := settings.doubt(oof):
+            warnings.warn(doubt, TrainingWarning, stacklevel=3)
+        return self
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Any:
+        """The classifier's own probabilities, or their mean, before the rule's calibration."""
+        check_is_fitted(self)
+        mean = self._mean_scores(X)
+        if not self._targets.multilabel:
+            return self._targets.sorted(mean)
+        one = self._models[0].predict_proba(_safe_indexing(X, [0]))
+        listed = isinstance(one, list)  # an array of each label, as forests give them
+        return [np.stack([1 - label, label], 1) for label in mean.T] if listed else mean
+
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the effect of the rule and return the Axes. Needs matplotlib.
+
+        For two classes: the metric against the threshold, mean and standard deviation over the
+        folds, with the thresholds of the rule and of argmax. For more: the gain of each class.
+
+        Args:
+            ax: the Axes to draw on; new ones by default.
+        """
+        check_is_fitted(self)
+        metric = resolve(self.metric, owner=OWNER)
+        return plot(self.cv_results_, metric, self._targets.names, self._method, ax)
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags = own.input_tags
+        tags.classifier_tags.multi_label = getattr(own.classifier_tags, "multi_label", False)
+        tags.target_tags.multi_output = (
+            tags.target_tags.multi_output or own.target_tags.multi_output
+        )
+        return tags
+
+    @property
+    def _models(self) -> list[Any]:
+        return self.estimators_ if hasattr(self, "estimators_") else [self.estimator_]
+
+    def _class_scores(self, model: Any, X: Any) -> np.ndarray:
+        """Scores by a classifier, with columns in the order of the rule."""
+        ordered, many = self._targets.ordered, self._targets.multilabel
+        return class_scores(model, X, self._method, ordered, multilabel=many)
+
+    def _mean_scores(self, X: Any) -> np.ndarray:
+        """The mean scores of the classifiers, of which some may not know all classes."""
+        refuse_masked(OWNER, "X", X)
+        return np.mean([self._class_scores(model, X) for model in self._models], 0)
+
+    def _scores(self, X: Any) -> dict[str, Any]:
+        return as_argument(self._mean_scores(X), self._method)
+
+
+register(AlignedDecisionCV)

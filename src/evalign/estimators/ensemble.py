@@ -1,0 +1,309 @@
+"""`AlignedEnsemble`: the best of several models for a metric, or their weighted mean."""
+
+import copy
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from evalign.core.checks import require
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import Decision, DecisionRule
+from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
+from evalign.estimators.choice import ChosenModels, choose
+from evalign.estimators.evidence import RuleSettings
+from evalign.estimators.forms import read_rows, read_table
+from evalign.estimators.judge import Labels
+from evalign.estimators.out_of_fold import check_folds
+from evalign.estimators.progress import narrated
+from evalign.estimators.recipes import chosen_recipe
+from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.targets import Targets, warn_of_lost
+from evalign.estimators.trials import TrainedModels, Trials, folds, run_trials
+from evalign.tables.features import Features
+from evalign.training import TrainingWarning
+
+
+class Tried(NamedTuple):
+    """Candidates that were tried on one set of folds, and what was chosen of them."""
+
+    targets: Targets
+    features: Features
+    trials: Trials
+    choice: ChosenModels
+
+
+def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """`cv_results_` and `gain_` of the same rows, of the mean scores of all runs.
+
+    A candidate that was left out of one run is left out.
+    """
+    each, judge = [run.trials.tried for run in runs], runs[0].trials.judge
+    names = [name for name in each[0] if all(name in tried for tried in each)]
+
+    def repeated(labels: list[Labels]) -> Labels:
+        return {way: np.stack([one[way] for one in labels]) for way in labels[0]}
+
+    labels = {name: repeated([tried[name].found.labels for tried in each]) for name in names}
+    own = repeated([run.choice.labels for run in runs])
+    weights = [[run.choice.weights.get(name, 0.0) for name in names] for run in runs]
+    seconds = [[tried[name].seconds for name in names] for tried in each]
+    table: dict[str, list[Any]] = {
+        "candidate": [*names, how],
+        "weight": [*np.mean(weights, 0).tolist(), 1.0],
+        "seconds": [*np.mean(seconds, 0).tolist(), np.nan],
+        **judge.table(labels, own),
+    }
+    return table, judge.gain(labels, own["rule"])
+
+
+class AlignedEnsemble(Aligned):
+    """The best of several models for a table, or their weighted mean, with a decision rule.
+
+    All candidates are cross-validated on the same folds, and a decision rule (`fit_decision`) is
+    fitted to the out-of-fold probabilities. The models of the folds are kept, and `predict` takes
+    the mean of their probabilities, which is what the rule was fitted to.
+
+    Args:
+        metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
+            function of a `Confusion`. Names without an average ("f1") are for two classes.
+        candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
+            "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
+            boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
+            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed;
+            an ensemble with them is kept by joblib, not by `save`.
+        choose: "blend" for the mean of the candidates' probabilities, with the weights that
+            maximise the likelihood of the held-out labels; "auto" for the candidate with the best
+            metric.
+        cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
+            folds up to 5,000 rows, 3 up to 20,000, and a single held-out fifth beyond.
+        decision: "tuned", "expected" or "argmax", see `fit_decision`.
+        constraint: such as "recall >= 0.9", see `fit_decision`.
+        confidence: probability that the constraint holds on new data, see `AlignedDecisionCV`.
+        pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
+        time_limit: seconds for all of `fit`. Candidates are trained from fast to slow; one whose
+            folds would not fit in is left out (`left_out_`). The first is always trained.
+        n_jobs: how many folds are trained at once, in processes of their own.
+        random_state: seed of the folds and of the named candidates.
+        verbose: 1 shows the progress.
+
+    Attributes:
+        classes_: the labels, sorted.
+        weights_: of the candidates whose mean `predict` uses, by name; they sum to 1.
+        models_: the models of the folds, by the name of each candidate that was tried.
+        rules_: the rule of each candidate alone.
+        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
+            two, the positive one is the last.
+        cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
+            candidate, and a last one for the ensemble. "candidate" is its name, "weight" that of
+            `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
+            negated) of labels by rules that were fitted to the other folds, "argmax_score" that of
+            the most probable labels, and "gain" how far the ensemble is ahead of the candidate with
+            its rule. The suffixes "_low" and "_high" are 95% intervals for other rows (a paired
+            bootstrap). For each fold, the ensemble is chosen anew on the other folds.
+        gain_: how far the ensemble is ahead of "against", the candidate with the best
+            "argmax_score" (with a constraint, which argmax ignores, the best "rule_score"):
+            "value", "low" and "high". That candidate, unlike the ensemble, is chosen on the very
+            rows it is scored on, so the gain is too small rather than too large. With fewer than
+            ten groups, counted in "few_groups", intervals are unreliable.
+        left_out_: why a candidate was left out, by its name: time, or the constraint.
+        features_: the `Features`: what was learned about the columns, and which were dropped.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(1500, weights=[0.9], class_sep=0.7, random_state=0)
+        >>> clf = AlignedEnsemble("f1", candidates=["boosting", "linear"], cv=3, random_state=0)
+        >>> clf = clf.fit(X[:700], y[:700])
+        >>> sorted(clf.weights_), clf.score(X[700:], y[700:]) > 0.5
+        (['boosting', 'linear'], True)
+    """
+
+    weights_: dict[str, float]
+    rules_: dict[str, DecisionRule]
+    cv_results_: dict[str, list[Any]]
+    gain_: dict[str, Any]
+    left_out_: dict[str, str]
+    features_: Features
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _trained: dict[str, TrainedModels]
+    _kept = ("weights_", "rules_", "cv_results_", "gain_", "left_out_", "features_")
+
+    def __init__(
+        self,
+        metric: str | MetricFunction = "f1_macro",
+        *,
+        candidates: Sequence[Any] = DEFAULT,
+        choose: str = BLEND,
+        cv: Any = None,
+        decision: str = "tuned",
+        constraint: str | None = None,
+        confidence: float | None = None,
+        pos_label: Any = None,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.metric = metric
+        self.candidates = candidates
+        self.choose = choose
+        self.cv = cv
+        self.decision = decision
+        self.constraint = constraint
+        self.confidence = confidence
+        self.pos_label = pos_label
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @restored
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        constraint_groups: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Train the candidates, choose or blend them, and fit the rule.
+
+        Args:
+            X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees the original
+                frame, and later ones with columns in this order.
+            y: a label per row, numbers or strings.
+            sample_weight: a weight per row, for the candidates that take one, the choice and the
+                rule. Only ratios count: candidates get weights with a mean of 1. Rows of weight 0
+                are left out; a class that has no others stays in `classes_`, with probability 0.
+            groups: a value per row; the rows of a group stay together in the folds.
+            constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
+            checkpoint: a folder for the checkpoints of networks, from which the same call resumes,
+                see `AlignedClassifier.fit`.
+        """
+        tried = self._try(X, y, sample_weight, groups, constraint_groups, checkpoint)
+        targets, features, trials, choice = tried
+        self._targets, self.features_, self._trained = targets, features, trials.trained
+        self.weights_, self.rule_, self.rules_ = choice.weights, choice.rule, trials.rules
+        self.cv_results_, self.gain_ = results([tried], self.choose)
+        self.left_out_ = trials.left_out
+        return self
+
+    @property
+    def models_(self) -> dict[str, list[Any]]:
+        check_is_fitted(self)
+        return {name: one.models for name, one in self._trained.items()}
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, n_classes): the weighted mean, before the rule's calibration."""
+        check_is_fitted(self)
+        return self._targets.sorted(self._scores(X)["probabilities"])
+
+    def only(self, name: str) -> Self:
+        """One candidate with its rule, as a classifier of its own."""
+        check_is_fitted(self)
+        known = list(self._trained)
+        require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
+        alone = copy.copy(self)
+        alone.weights_, alone.rule_ = {name: 1.0}, self.rules_[name]
+        return alone
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
+
+    def _try(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        constraint_groups: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Tried:
+        """Train the candidates, and choose among them."""
+        start = time.monotonic()
+        known = self.choose in (BLEND, AUTO)
+        require(known, OWNER, "choose", f"be {BLEND} or {AUTO}", repr(self.choose))
+        check_folds(OWNER, self.cv, None)
+        limit = self.time_limit
+        ok = isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
+        ok, allowed = ok or limit is None, "be seconds, above 0, or None"
+        require(ok, OWNER, "time_limit", allowed, repr(limit))
+        deadline = start + (np.inf if limit is None else limit)
+        metric = resolve(self.metric, owner=OWNER)
+        given = (X, y, sample_weight, groups, constraint_groups)
+        table, targets, features = read_table(self, metric, *given)
+        decision = cast(Decision, self.decision)
+        settings = RuleSettings(
+            self.metric, decision, self.constraint, targets.names, self.confidence
+        )
+        settings.check(OWNER, table.constraint_groups)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        parts = folds(self.cv, table, seed)
+        warn_of_lost(targets, table.codes, parts)
+        most = max(len(training) for training, _ in parts)
+        recipe = chosen_recipe(None, self.constraint)
+        candidates = build(self.candidates, self.metric, recipe, most, seed)
+        with narrated(self.verbose) as tell:
+            trials = run_trials(
+                candidates,
+                table,
+                targets.ordered,
+                parts,
+                settings,
+                metric,
+                deadline=deadline,
+                n_jobs=self.n_jobs,
+                seed=seed,
+                checkpoint=checkpoint,
+                tell=tell,
+            )
+        if doubt := settings.doubt(trials.judge.rows):
+            warnings.warn(doubt, TrainingWarning, stacklevel=4)
+        choice = choose(trials.tried, self.choose, settings, trials.judge)
+        return Tried(targets, features, trials, choice)
+
+    def _scores(self, X: Any) -> dict[str, np.ndarray]:
+        rows, classes = read_rows(self, X, self.features_), self._targets.ordered
+        each = [self._trained[name].mean(rows, classes) for name in self.weights_]
+        return {"probabilities": np.average(each, 0, weights=list(self.weights_.values()))}
+
+    def _state(self) -> dict[str, Any]:
+        trained = {name: list(one[1:]) for name, one in self._trained.items()}
+        return super()._state() | {"trained": trained}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        classes, rules = self.classes_, [*self.rules_.values()]
+        ok = type(self.features_) is Features and all(type(rule) is DecisionRule for rule in rules)
+        ok = ok and all(type(x) is dict for x in (self.cv_results_, self.gain_, self.left_out_))
+        ok = ok and all(len(rule.gain) == len(classes) for rule in rules)
+        require(ok, "state", "rules", "be rules for the classes, and features learnt", "others")
+        self._trained = {name: TrainedModels(name, *one) for name, one in state["trained"].items()}
+        for name, one in self._trained.items():
+            known = classes if one.own else np.arange(len(classes))
+            ok = bool(one.models) and all(np.isin(m.classes_, known).all() for m in one.models)
+            require(ok, "state", "trained", "be models of these classes", name)
+        weights, names = self.weights_, {*self._trained}
+        ok = bool(weights) and {*weights} <= names == {*self.rules_}
+        ok = ok and all(0 < weight <= 1 for weight in weights.values())
+        require(ok, "state", "weights", f"be those of some of {sorted(names)}", weights)
+        if not isinstance(self.metric, str):
+            changed = {n: replace(rule, metric=self.metric) for n, rule in self.rules_.items()}
+            self.rules_ = changed
+        self._set_columns(self.features_)
+
+
+register(AlignedEnsemble)

@@ -1,0 +1,118 @@
+"""Train a network on labelled rows."""
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evalign.core.metrics import Metric
+from evalign.estimators.members import Folds, Members, MembersAsRows
+from evalign.estimators.network import (
+    blockwise,
+    build,
+    check_logits,
+    chosen,
+    find_device,
+    size_of_members,
+)
+from evalign.estimators.progress import epoch_line, narrated
+from evalign.estimators.recipes import RECIPES, chosen_recipe
+from evalign.estimators.rows import LabelledRows, dense
+from evalign.estimators.scaling import QuantileNormal, Standardizer
+from evalign.tables.features import Features
+from evalign.training import History, Settings, fit
+from evalign.training.averaging import offsets_of
+
+
+class TrainedNetwork(NamedTuple):
+    """A trained network, the scaling before it, and what it gives for the validation rows."""
+
+    network: nn.Module
+    scaler: Standardizer | QuantileNormal
+    history: History
+    logits: Tensor
+    offsets: Tensor | None
+
+
+def train(
+    arguments: dict[str, Any],
+    training: LabelledRows,
+    validation: LabelledRows,
+    fold: np.ndarray | None,
+    *,
+    metric: Metric,
+    classes: int,
+    features: Features,
+    seed: int,
+    checkpoint: str | os.PathLike[str] | None,
+) -> TrainedNetwork:
+    """Train, and choose the best epoch on the validation rows.
+
+    `arguments` are those of `AlignedClassifier`, checked. `fold` is the fold of each row if
+    training and validation rows are the same; a row is then validated by the networks that were not
+    trained on its fold.
+    """
+    # Equal weights are left out, because the loop is faster without weights.
+    equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
+    unit = None if equal else training.weight.mean()
+    device, multilabel = find_device(arguments["device"]), training.y.ndim == 2
+    X, kind = dense(training.X), arguments["network"]
+    auto = kind == "auto"
+    scaler = QuantileNormal(X, features.width - features.numbers) if auto else Standardizer(X)
+    folds = 0 if fold is None else int(fold.max()) + 1
+    network = build(
+        kind,
+        scaler,
+        classes,
+        size=size_of_members(device, folds),
+        folds=folds,
+        dropout=chosen(arguments).dropout,
+        seed=seed,
+        multilabel=multilabel,
+    )
+    network.to(device).eval()
+    rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
+    if fold is not None:
+        number = torch.from_numpy(fold).to(rows[0]).unsqueeze(1)
+        rows = held_out = (torch.cat([rows[0], number], 1), *rows[1:])
+    check_logits(network, held_out[0], classes)
+    name = chosen_recipe(arguments["recipe"], arguments["constraint"])
+    task = "multilabel" if multilabel else "multiclass"
+    loss, annealing = RECIPES[name](metric, task, arguments["patience"])
+    how = chosen(arguments, len(rows[0]), device)
+    several = isinstance(network, Members | Folds)
+    parts = [part for part in network.modules() if isinstance(part, Members)]
+    with narrated(arguments["verbose"]) as tell:
+
+        def on_epoch(record: dict[str, Any]) -> None:
+            tell(epoch_line(name, metric.name, how.epochs, record), passing=True)
+            if arguments["on_epoch"] is not None:
+                arguments["on_epoch"](record)
+
+        history = fit(
+            network,
+            (MembersAsRows(loss) if several else loss).to(device),
+            *rows[:2],
+            validation=held_out,
+            metric=metric,
+            settings=Settings(
+                epochs=how.epochs,
+                batch_size=how.batch_size,
+                learning_rate=how.learning_rate,
+                weight_decay=how.weight_decay,
+                ema_decay=arguments["ema_decay"],
+                patience=None if annealing else arguments["patience"],
+                seed=seed,
+            ),
+            sample_weight=rows[2] if len(rows) > 2 else None,
+            annealing=annealing,
+            undecayed=[weight for part in parts for weight in part.undecayed],
+            on_epoch=on_epoch,
+            checkpoint=checkpoint,
+            resume=True,
+        )
+    return TrainedNetwork(
+        network, scaler, history, blockwise(network, held_out[0], device), offsets_of(loss)
+    )

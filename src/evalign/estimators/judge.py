@@ -1,0 +1,109 @@
+"""The one judge of several candidates: their scores on rows held out, and what was gained.
+
+Every candidate is scored by argmax and with a rule, on the same rows. Intervals are those of
+resampled rows: they say how far other rows could move the scores, not how another training run
+would come out.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evalign.core.metrics import Metric
+from evalign.core.resampling import MIN_FOR_INTERVAL, bootstrap, interval
+from evalign.estimators.evidence import score_of
+from evalign.estimators.out_of_fold import OutOfFoldScores
+
+ENDS = ("", "_low", "_high")  # a value and its interval
+Labels = dict[str, np.ndarray]  # by a "rule" and by "argmax"; −1 where there is no rule
+
+
+class Judge(NamedTuple):
+    """Scores labels of the held-out rows.
+
+    Labels are (N,), or (repetitions, N) for the mean score of repeated folds.
+
+    Args:
+        metric: the metric.
+        rows: the out-of-fold scores of any candidate: all have the same labels, weights and folds.
+        classes: how many there are.
+        groups: a value per row, or None; rows with the same value are resampled together.
+        seed: of the resamples.
+        constrained: the rules keep to a constraint, which argmax ignores.
+    """
+
+    metric: Metric
+    rows: OutOfFoldScores
+    classes: int
+    groups: np.ndarray | None
+    seed: int
+    constrained: bool = False
+
+    def score(self, labels: np.ndarray, some: np.ndarray | None = None) -> float:
+        """The metric, negated if a cost, of the rows that have a label; NaN if none has."""
+        each = np.atleast_2d(labels)
+        counted = (each >= 0).all(0) & (True if some is None else some)
+        if not counted.any():
+            return np.nan
+        y, weight = self.rows.y[counted], self.rows.weight
+        weight = None if weight is None else weight[counted]
+        scores = [score_of(self.metric, one[counted], y, weight, self.classes) for one in each]
+        return float(np.mean(scores))
+
+    def best(self, labels: dict[str, np.ndarray], some: np.ndarray | None = None) -> str:
+        """The name with the best score; the first if several are equal."""
+        scores = {name: self.score(given, some) for name, given in labels.items()}
+        return max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf))
+
+    def compare(self, *labels: np.ndarray) -> list[tuple[float, float, float]]:
+        """The score of each with its 95% interval, then the first minus each other.
+
+        Only rows that have a label from all of them count.
+        """
+        each = np.stack([np.atleast_2d(one) for one in labels])
+        counted = np.asarray((each >= 0).all((0, 1)))
+        if not counted.any():
+            return [(np.nan, np.nan, np.nan)] * (2 * len(labels) - 1)
+        part = self.rows.take(counted)
+        drawn = bootstrap(
+            self.metric,
+            part.y,
+            [one[counted] for method in each for one in method],
+            classes=self.classes,
+            weight=part.weight,
+            groups=None if self.groups is None else self.groups[counted],
+            seed=self.seed,
+        )
+        drawn = drawn.reshape(*each.shape[:2], -1).mean(1)
+        drawn = drawn if self.metric.greater_is_better else -drawn
+        values = np.array([self.score(one, counted) for one in labels])
+        values = np.concatenate([values, values[0] - values[1:]])
+        drawn = np.concatenate([drawn, drawn[0] - drawn[1:]])
+        pairs = zip(values.tolist(), drawn, strict=True)
+        return [(value, *interval(draws)) for value, draws in pairs]
+
+    def table(self, candidates: dict[str, Labels], own: Labels) -> dict[str, list[float]]:
+        """The columns of `AlignedEnsemble.cv_results_` with scores, the ensemble's own row last."""
+        stems = ("rule_score", "argmax_score", "gain")
+        table: dict[str, list[float]] = {f"{stem}{end}": [] for stem in stems for end in ENDS}
+        for given in (*candidates.values(), own):
+            _, rule, argmax, gain, _ = self.compare(own["rule"], given["rule"], given["argmax"])
+            for stem, entry in zip(stems, (rule, argmax, gain), strict=True):
+                for end, value in zip(ENDS, entry, strict=True):
+                    table[f"{stem}{end}"].append(value)
+        return table
+
+    def gain(self, candidates: dict[str, Labels], own: np.ndarray) -> dict[str, Any]:
+        """See `AlignedEnsemble.gain_`.
+
+        The opponent is chosen on all rows, which favours it, so the gain is not too large. Under a
+        constraint it is held to it too.
+        """
+        way = "rule" if self.constrained else "argmax"
+        rivals = {name: given[way] for name, given in candidates.items()}
+        against = self.best(rivals)
+        *_, gain = self.compare(own, rivals[against])
+        found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
+        if self.groups is not None and (number := len(np.unique(self.groups))) < MIN_FOR_INTERVAL:
+            found["few_groups"] = number
+        return found

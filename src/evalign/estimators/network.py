@@ -1,0 +1,233 @@
+"""The networks for tables: build, check and run them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from evalign.core.checks import complaint, require
+from evalign.estimators.members import Folds, Members
+from evalign.estimators.rows import OWNER
+from evalign.estimators.scaling import QuantileNormal, Standardizer
+from evalign.store.files import StoreError
+from evalign.training.settings import usual_batch_size
+
+Factory = Callable[[int, int], nn.Module]
+# Rows go through the network in blocks of one size, the last one padded. Matrix products of other
+# shapes round differently, and the scores of a row would depend on the other rows.
+BLOCK = 512
+CPU = torch.device("cpu")
+NAMES = ("auto", "mlp", "linear")
+FOLD = "networks."  # before the name of a weight of a fold's network
+
+
+class Size(NamedTuple):
+    """How large a `Members` network is."""
+
+    members: int
+    width: int
+
+
+class Defaults(NamedTuple):
+    """The default settings of training a network."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    dropout: float = 0.2
+    epochs: int = 100
+    batch_size: int = 32
+
+
+def wanted(kind: str | Factory, rows: int = 1, device: torch.device = CPU) -> Defaults:
+    """The default settings of a network, for a number of training rows."""
+    if kind == "auto":
+        return Defaults(2e-3, 3e-4, 0.1, members_epochs(rows, device), members_batch_size(rows))
+    usual = Defaults(batch_size=usual_batch_size(rows))
+    return usual._replace(learning_rate=1e-2) if kind == "linear" else usual
+
+
+def chosen(arguments: dict[str, Any], rows: int = 1, device: torch.device = CPU) -> Defaults:
+    """The settings of training: the arguments that were given, or else the network's defaults."""
+    given = {name: arguments[name] for name in Defaults._fields if arguments[name] is not None}
+    return wanted(arguments["network"], rows, device)._replace(**given)
+
+
+def members_batch_size(rows: int) -> int:
+    """The batch size of a network of members: few rows need enough steps too.
+
+    Examples:
+        >>> [members_batch_size(rows) for rows in (500, 3000, 40_000)]
+        [32, 64, 512]
+    """
+    steps = ((2_800, 32), (4_500, 64), (6_400, 128), (32_000, 256))
+    return next((size for most, size in steps if rows < most), 512)
+
+
+def members_epochs(rows: int, device: torch.device) -> int:
+    """The epochs of a network of members: many rows need fewer.
+
+    Examples:
+        >>> [members_epochs(rows, CPU) for rows in (500, 80_000, 10**6)]
+        [30, 16, 8]
+    """
+    passed = 1_280_000 if device.type == "cpu" else 5_000_000  # rows in all, as time allows
+    return min(max(8, passed // rows), 30)
+
+
+def size_of_members(device: torch.device, folds: int = 0) -> Size:
+    """The size of a network of members: a CPU has no time for its authors' 32 and 512.
+
+    Five folds have a quarter of the members each, so that they do not take five times as long.
+    """
+    size = Size(8, 256) if device.type == "cpu" else Size(32, 512)
+    return size._replace(members=size.members // 4) if folds else size
+
+
+def mlp(
+    n_features: int,
+    n_classes: int,
+    *,
+    hidden: Sequence[int] = (512, 256, 128),
+    dropout: float = 0.2,
+) -> nn.Sequential:
+    """Linear, ReLU and dropout for each hidden width, then the logits.
+
+    The default widths are those of EAST (E.3.2); BtG's are (32, 16), with one logit.
+
+    Examples:
+        >>> sum(p.numel() for p in mlp(22, 1, hidden=(32, 16)).parameters())
+        1281
+    """
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(n_features, width), nn.ReLU(), nn.Dropout(dropout)]
+        n_features = width
+    return nn.Sequential(*layers, nn.Linear(n_features, n_classes))
+
+
+def build(
+    kind: str | Factory,
+    scaler: Standardizer | QuantileNormal,
+    n_classes: int,
+    *,
+    size: Size,
+    folds: int,
+    dropout: float,
+    seed: int,
+    multilabel: bool,
+) -> nn.Module:
+    """A new network for the scaler's output, with weights drawn from the seed.
+
+    With folds, there is one network per fold (`Folds`). If multilabel, each label has a logit.
+    """
+    labels = {"multilabel": multilabel}
+
+    def one() -> nn.Module:
+        if isinstance(scaler, QuantileNormal):
+            return Members(scaler.edges, n_classes, **size._asdict(), dropout=dropout, **labels)
+        network = plain(kind, scaler.n_features, n_classes, dropout)
+        if not isinstance(network, nn.Module):
+            got = type(network).__name__
+            raise TypeError(complaint(OWNER, "network", "return a Module", got))
+        return network
+
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(seed)
+        if not folds:
+            return one()
+        return Folds([one() for _ in range(folds)], scaler.n_features, n_classes, **labels)
+
+
+def plain(kind: str | Factory, n_features: int, n_classes: int, dropout: float) -> nn.Module:
+    """A network without members, by its name or by the user's function."""
+    if callable(kind):
+        return kind(n_features, n_classes)
+    hidden = {"mlp": (512, 256, 128), "linear": ()}[kind]
+    return mlp(n_features, n_classes, hidden=hidden, dropout=dropout)
+
+
+def saved_network(
+    weights: dict[str, Tensor],
+    kind: str | Factory,
+    scaler: Standardizer | QuantileNormal,
+    n_features: int,
+    n_classes: int,
+    **how: Any,
+) -> nn.Module:
+    """A network from untrusted weights, which say its size: numbers could ask for any memory.
+
+    Args:
+        weights: what its `state_dict` gave.
+        kind: see `build`, as for the next; both must fit together.
+        scaler: what was saved of it.
+        n_features: the columns that come to the scaler.
+        n_classes: the number of logits.
+        how: the other arguments of `build`.
+    """
+    known = callable(kind) or kind in NAMES
+    require(known, "state", "network", f"be one of {', '.join(NAMES)} or a function", repr(kind))
+    wanted = QuantileNormal if kind == "auto" else Standardizer
+    ok, got = type(scaler) is wanted and scaler.n_features == n_features, type(scaler).__name__
+    require(ok, "state", "scaler", f"be a {wanted.__name__} of {n_features} columns", got)
+    size, folds = Size(0, 0), 0
+    if isinstance(kind, str):
+        within = FOLD if any(name.startswith(FOLD) for name in weights) else ""
+        shapes = {name: tuple(w.shape) for name, w in weights.items() if name.startswith(within)}
+        folds = len({name.split(".")[1] for name in shapes}) if within else 0
+        each = [f"{FOLD}{fold}." for fold in range(folds)] or [""]
+        first = (name for name in shapes if name.startswith(each[0]))
+        got = {name.removeprefix(each[0]): shapes[name] for name in first}
+        if kind == "auto":
+            size, inputs = Size(*got["head.weight"][:2]), got["backbone.blocks.0.0.weight"][1]
+            needed = got | {
+                "head.weight": (*size, n_classes),
+                "backbone.blocks.0.0.r": (size.members, inputs),
+                "backbone.blocks.1.0.weight": (size.width, size.width),
+            }
+            ok = n_features <= inputs
+            require(ok, "state", "network", f"have inputs for {n_features} features", inputs)
+        else:
+            with torch.device("meta"):  # sizes without memory
+                network = plain(kind, n_features, n_classes, how["dropout"])
+            needed = {name: tuple(w.shape) for name, w in network.state_dict().items()}
+        allowed = f"be those of {n_features} features and {n_classes} classes, for each fold"
+        ok = shapes == {start + name: shape for start in each for name, shape in needed.items()}
+        require(ok, "state", "network", allowed, "weights of other sizes")
+    network = build(kind, scaler, n_classes, size=size, folds=folds, **how)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise StoreError(f"The saved weights belong to another network: {error}") from None
+    return network
+
+
+@torch.no_grad()
+def check_logits(network: nn.Module, X: Tensor, n_classes: int) -> None:
+    network.eval()
+    logits = network(X[:2])
+    got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+    shape = (len(X[:2]), n_classes)
+    ok = isinstance(logits, Tensor) and logits.shape == shape
+    allowed = f"give logits of shape {shape} for {len(X[:2])} rows and {n_classes} classes"
+    require(ok, OWNER, "network", allowed, got)
+
+
+@torch.inference_mode()
+def blockwise(network: nn.Module, X: Tensor, device: torch.device) -> Tensor:
+    """Logits in float64 on the CPU, block by block (see `BLOCK`)."""
+    outputs = []
+    for block in X.split(BLOCK):
+        full = nn.functional.pad(block.to(device), (0, 0, 0, BLOCK - len(block)))
+        outputs.append(network(full)[: len(block)].double().cpu())
+    return torch.cat(outputs)
+
+
+def find_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        allowed = 'be "auto" or a device that torch finds here, such as "cpu"'
+        raise ValueError(complaint(OWNER, "device", allowed, repr(name))) from error

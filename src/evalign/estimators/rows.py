@@ -1,0 +1,152 @@
+"""The rows of a table that a network is trained on: read, weighted and split."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.utils import check_consistent_length
+from torch import Tensor
+
+from evalign.core.checks import require
+from evalign.estimators.targets import Targets, row_groups, row_weights
+from evalign.tables.features import Features, Given, read
+from evalign.tables.values import TypedTable
+from evalign.tables.warnings import warn_of_few
+from evalign.training import TrainingWarning, holdout_split
+from evalign.training.split import strata, stratified_folds
+
+OWNER = "AlignedClassifier"
+Scaler = Callable[[Tensor], Tensor]
+HELD_OUT = 0.2
+# A fifth of a class with fewer rows is too little to validate on: the rows are split into folds.
+SMALL_CLASS, FOLDS = 100, 5
+OUTLIER = 1e6  # standard deviations; larger values would overflow float32
+
+
+class LabelledRows(NamedTuple):
+    """The matrix of rows, dense or sparse, with class codes, or 0 and 1 (N, L), and weights.
+
+    `groups` are those of a constraint on the gap between groups.
+    """
+
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray
+    groups: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> "LabelledRows":
+        """Some of the rows, by a mask or by their positions."""
+        if rows.dtype == bool and rows.all():
+            return self
+        groups = None if self.groups is None else self.groups[rows]
+        return LabelledRows(self.X[rows], self.y[rows], self.weight[rows], groups)
+
+    def tensors(
+        self, scaler: Scaler, device: torch.device, unit: float | None
+    ) -> tuple[Tensor, ...]:
+        """(X, y) on the device, and the weights in units of `unit` unless it is None."""
+        y = torch.from_numpy(self.y)
+        parts = [network_input(dense(self.X), scaler), y if y.ndim == 1 else y.float()]
+        if unit is not None:
+            parts.append(torch.from_numpy(self.weight / unit).float())
+        return tuple(part.to(device) for part in parts)
+
+    @property
+    def rarest(self) -> int:
+        """The number of rows of the rarest class; if multilabel, of the rarest label or absence.
+
+        A label that all rows have, or none, does not count.
+        """
+        if self.y.ndim == 1:
+            return int(np.unique(self.y, return_counts=True)[1].min())
+        some = np.minimum(self.y.sum(0), (1 - self.y).sum(0))
+        return int(some[some > 0].min(initial=len(self.y)))
+
+    def folds(self, groups: Any, seed: int) -> np.ndarray | None:
+        """The fold of each row, or None if there are too few rows for two folds."""
+        parts = stratified_folds(strata(self.y), FOLDS, groups=groups, seed=seed)
+        fold = np.zeros(len(self.y), dtype=np.int64)
+        for i, (_, held_out) in enumerate(parts):
+            fold[held_out] = i
+        return fold if parts else None
+
+    def hold_out(
+        self, fraction: float, groups: Any, seed: int, classes: np.ndarray
+    ) -> tuple["LabelledRows", "LabelledRows"]:
+        """(training, validation); both are all rows if there are too few to split."""
+        number = 2 if groups is None else len(np.unique(groups))
+        require(number > 1, OWNER, "groups", "name at least two groups", number)
+        how = {"fraction": fraction, "groups": groups, "seed": seed}
+        try:
+            kept, held_out = holdout_split(strata(self.y), **how)
+        except ValueError:
+            if self.y.ndim == 2:  # there may be more strata than held-out rows
+                kept, held_out = holdout_split(self.y, **how)
+            elif groups is not None:
+                raise
+            else:
+                text = (
+                    f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the "
+                    "best epoch and the decision rule are chosen on the training rows. "
+                    "Give more rows, or rows for validation."
+                )
+                warnings.warn(text, TrainingWarning, stacklevel=3)
+                return self, self
+        # Held-out groups may hold all rows of a class.
+        lost = np.setdiff1d(self.y[held_out], self.y[kept]) if self.y.ndim == 1 else kept[:0]
+        got = f"none of {classes[lost].tolist()}"
+        allowed = "leave rows of every class to train on"
+        cure = "Give rows of it in more groups, or rows for validation."
+        require(not len(lost), OWNER, "groups", allowed, got, cure)
+        return self.take(kept), self.take(held_out)
+
+
+def learn_features(
+    owner: str, X: Given, y: np.ndarray, weight: np.ndarray | None
+) -> tuple[Features, np.ndarray]:
+    """Learn the columns from the rows of weight above 0; also give a mask of these.
+
+    Warn if classes of a table have few.
+    """
+    check_consistent_length(X, y)
+    counted = np.ones(len(y), bool) if weight is None else weight > 0
+    if not counted.all():
+        X = X.take(counted) if isinstance(X, TypedTable) else X[counted]
+    if isinstance(X, TypedTable) and y.ndim == 1:
+        warn_of_few("training", *np.unique(y[counted], return_inverse=True))
+    return Features.learn(owner, X), counted
+
+
+def read_validation(
+    estimator: Any, data: Any, features: Features, targets: Targets
+) -> LabelledRows:
+    """The rows of `validation_data`."""
+    ok = isinstance(data, tuple | list) and len(data) in (2, 3, 4)
+    allowed = "be (X, y), (X, y, sample_weight) or (X, y, sample_weight, constraint_groups)"
+    got = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
+    require(ok, OWNER, "validation_data", allowed, got)
+    given, y, weight, groups = (*data, None, None)[:4]
+    owner = f"{OWNER}'s validation_data"
+    X, ((codes,), new) = read(estimator, given, reset=False), targets.encode(owner, y)
+    require(not len(new), OWNER, "validation_data", "hold classes of y only", new[:3].tolist())
+    check_consistent_length(X, codes)
+    weight = row_weights(owner, weight, len(codes))
+    groups = row_groups(owner, groups, len(codes), "constraint_groups")
+    weight = np.ones(len(codes)) if weight is None else weight
+    rows = LabelledRows(features.matrix(OWNER, X), codes, weight, groups)
+    return rows.take(weight > 0)
+
+
+def network_input(X: Tensor, scaler: Scaler) -> Tensor:
+    """Scaled rows in float32, within OUTLIER standard deviations of the mean."""
+    return scaler(X).clamp(-OUTLIER, OUTLIER).float()
+
+
+def dense(X: Any) -> Tensor:
+    """The rows as a tensor."""
+    # An array that cannot be written to is copied, because torch would warn of it.
+    array = X.toarray() if sparse.issparse(X) else np.require(X, requirements="W")
+    return torch.from_numpy(np.ascontiguousarray(array))

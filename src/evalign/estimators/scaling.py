@@ -1,0 +1,185 @@
+"""Scale the inputs of a network: standardised columns, or normal quantiles.
+
+Normal quantiles keep only the ranks of a column, so its units and outliers do not matter.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evalign.core.checks import require
+from evalign.store.archive import register
+
+BINS = 48  # of the embeddings that follow, whose edges are among the levels
+TAIL, FARTHEST = 32, -5.2  # further levels in each tail, up to this normal quantile
+COLUMNS = 64  # at a time, so that the float64 copy of a large table stays small
+
+
+class Standardizer:
+    """(x − mean) / standard deviation of the training rows; a constant column becomes 0.
+
+    Examples:
+        >>> scale = Standardizer(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+        >>> scale(torch.tensor([[1.0, 5.0], [5.0, 6.0]]))
+        tensor([[-1.,  0.],
+                [ 3.,  1.]])
+    """
+
+    def __init__(self, X: Tensor) -> None:
+        ok = X.ndim == 2 and len(X) > 0 and X.is_floating_point()
+        allowed, got = "be float rows of shape (N, features)", f"{X.dtype} {tuple(X.shape)}"
+        require(ok, "Standardizer", "X", allowed, got)
+        moments = [_moments(block) for block in X.split(COLUMNS, dim=1)]
+        self.mean = torch.cat([mean for mean, _ in moments])
+        self.scale = torch.cat([scale for _, scale in moments])
+
+    @property
+    def n_features(self) -> int:
+        return len(self.mean)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        mean, scale = self.mean.to(X.device), self.scale.to(X.device)
+        blocks = zip(*(t.split(COLUMNS, dim=-1) for t in (X, mean, scale)), strict=True)
+        return torch.cat([((x.double() - m) / s).to(X.dtype) for x, m, s in blocks], 1)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Tensor]) -> "Standardizer":
+        scaler = cls.__new__(cls)
+        scaler.mean, scaler.scale = mean, scale = state["mean"], state["scale"]
+        ok = mean.ndim == 1 and mean.shape == scale.shape
+        ok = ok and bool(mean.isfinite().all() and scale.isfinite().all() and (scale >= 0).all())
+        allowed = "hold a finite mean and scale of each column"
+        got = f"shapes {tuple(mean.shape)} and {tuple(scale.shape)}"
+        require(ok, "Standardizer", "state", allowed, got)
+        return scaler
+
+
+def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
+    # In float32 a column far from zero loses its spread, and a constant one gets some by rounding.
+    # In units of its largest number no square leaves the range of float64.
+    constant = X.amax(0) == X.amin(0)
+    unit = torch.where(constant, 1.0, X.abs().amax(0).double())
+    variance, mean = torch.var_mean(X.double() / unit, 0, correction=0)
+    mean = torch.where(constant, X[0].double(), mean * unit)
+    return mean, torch.where(constant, 1.0, variance.sqrt() * unit)
+
+
+class QuantileNormal:
+    """A monotone, piecewise-linear map of each column to the normal distribution.
+
+    A column's quantiles at 257 levels go to the normal quantiles of these levels. Where several
+    levels have one value, as in a column of whole numbers, it goes to the middle of them, which is
+    where noise that breaks ties would put it on average. N rows have no level below 1/(2N), so that
+    the first and the last of them are not outliers, nor is any value beyond them.
+
+    Args:
+        X: the training rows (N, features), floats.
+        n_flags: how many columns, the last ones, are 0 or 1 and stay as they are.
+
+    Examples:
+        >>> rows = torch.arange(101.0).unsqueeze(1) ** 3
+        >>> QuantileNormal(rows)(torch.tensor([[50.0**3], [1e9]])).flatten()
+        tensor([0.0000, 2.5793])
+    """
+
+    def __init__(self, X: Tensor, n_flags: int = 0) -> None:
+        ok = X.ndim == 2 and len(X) > 0 and X.is_floating_point()
+        allowed, got = "be float rows of shape (N, features)", f"{X.dtype} {tuple(X.shape)}"
+        require(ok, "QuantileNormal", "X", allowed, got)
+        self.n_flags = n_flags
+        numbers = X[:, : X.shape[1] - n_flags]
+        self.knots = torch.cat([_quantiles(part) for part in numbers.split(COLUMNS, dim=1)])
+        first, last = (torch.searchsorted(self.knots, self.knots, right=r) for r in (False, True))
+        level = (levels()[first] + levels()[last - 1]) / 2
+        self.values = torch.special.ndtri(level.clamp(0.5 / len(X), 1 - 0.5 / len(X)))
+
+    @property
+    def n_features(self) -> int:
+        return len(self.knots) + self.n_flags
+
+    @property
+    def edges(self) -> list[Tensor | None]:
+        """For each column the edges of its bins; None where it has less than two bins."""
+        at = torch.searchsorted(levels(), _even()[::4].contiguous())
+        found = [row.unique() for row in self.values[:, at].float()]
+        return [row if len(row) > 2 else None for row in found] + [None] * self.n_flags
+
+    def __call__(self, X: Tensor) -> Tensor:
+        numbers, flags = X.split([len(self.knots), self.n_flags], 1)
+        return torch.cat([self._mapped(numbers.double()).to(X.dtype), flags], 1)
+
+    def _mapped(self, X: Tensor) -> Tensor:
+        knots, values = (t.T.contiguous().to(X.device) for t in (self.knots, self.values))
+        # Bisection: the last knot but one that is not above the number.
+        low = torch.zeros(X.shape, dtype=torch.int64, device=X.device)
+        step = (len(knots) - 1) // 2
+        while step:
+            low = torch.where(knots.gather(0, low + step) <= X, low + step, low)
+            step //= 2
+        # Halves, because the difference of two numbers may be larger than any.
+        left, right = knots.gather(0, low) / 2, knots.gather(0, low + 1) / 2
+        width = torch.where(right > left, right - left, 1.0)
+        share = ((X / 2 - left) / width).clamp(0, 1)
+        return torch.lerp(values.gather(0, low), values.gather(0, low + 1), share)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"knots": self.knots, "values": self.values, "n_flags": self.n_flags}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> "QuantileNormal":
+        scaler = cls.__new__(cls)
+        scaler.knots, scaler.values, scaler.n_flags = (
+            state[name] for name in ("knots", "values", "n_flags")
+        )
+        tables = [scaler.knots, scaler.values]
+        ok = all(t.ndim == 2 and t.shape[1] == len(levels()) for t in tables)
+        ok = ok and tables[0].shape == tables[1].shape and {t.dtype for t in tables} == {F64}
+        ok = ok and all(bool(t.isfinite().all() and (t.diff() >= 0).all()) for t in tables)
+        ok = ok and type(scaler.n_flags) is int and scaler.n_flags >= 0
+        allowed = f"hold {len(levels())} rising knots and values of each column"
+        got = f"shapes {[tuple(t.shape) for t in tables]}"
+        require(ok, "QuantileNormal", "state", allowed, got)
+        return scaler
+
+
+F64 = torch.float64
+
+
+@cache
+def levels() -> Tensor:
+    """The levels of the quantiles, 2⁸ + 1: four to a bin, and denser in the tails.
+
+    Between two levels the map is linear and the normal quantile is not. In the tails, where it
+    bends most, the levels are less than 0.1 apart as normal quantiles.
+    """
+    even = _even()
+    start, end = FARTHEST, torch.special.ndtri(even[1]).item()
+    tail = torch.linspace(start, end, TAIL + 2, dtype=F64, device="cpu")[:-1]
+    tail = torch.special.ndtr(tail[1:])
+    return torch.cat([even[:1], tail, even[1:-1], (1 - tail).flip(0), even[-1:]])
+
+
+def _even() -> Tensor:
+    return torch.arange(4 * BINS + 1, dtype=F64, device="cpu") / (4 * BINS)
+
+
+def _quantiles(X: Tensor) -> Tensor:
+    """The quantiles (features, levels), linear between neighbouring rows."""
+    ranked = X.double().sort(0).values
+    place = levels() * (len(X) - 1)
+    low = place.floor().long().clamp(max=max(len(X) - 2, 0))
+    high = (low + 1).clamp(max=len(X) - 1)
+    share = (place - low).unsqueeze(1)
+    left, right = ranked[low], ranked[high]
+    # Equal neighbours stay what they are, to the last bit: ties are found by it.
+    between = torch.where(left == right, left, (1 - share) * left + share * right)
+    return between.T.cummax(1).values.contiguous()
+
+
+register(Standardizer)
+register(QuantileNormal)

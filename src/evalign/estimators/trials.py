@@ -1,0 +1,326 @@
+"""Cross-validate all candidates on the same folds, within the time limit, and fit their rules."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
+from threadpoolctl import threadpool_limits
+
+from evalign.core.checks import require
+from evalign.core.constraints import Infeasible
+from evalign.core.input_warnings import warn
+from evalign.core.metrics import Metric
+from evalign.decisions import DecisionRule
+from evalign.estimators import out_of_fold
+from evalign.estimators.candidates import OWNER, CandidateModel
+from evalign.estimators.choice import Trial
+from evalign.estimators.evidence import RuleSettings, cross_fit
+from evalign.estimators.forms import LabelledTable, TableForms
+from evalign.estimators.judge import Judge
+from evalign.estimators.network import chosen, find_device
+from evalign.estimators.out_of_fold import (
+    OutOfFoldScores,
+    Split,
+    class_scores,
+    fit_arguments,
+    row_numbers,
+    splits,
+)
+from evalign.estimators.progress import Tell
+from evalign.tables.values import take_rows
+from evalign.training import TrainingWarning, holdout_split
+
+# Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
+FOLDS = {5_000: 5, 20_000: 3}
+# Rows by which the time of a larger table is estimated, if it is limited.
+PROBES = (2_000, 8_000)
+# Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
+# other: two threads on two busy cores take ten times as long for 2,000 rows.
+ONE_THREAD = 10_000
+# Rows of a fold from which a network may choose its best epoch on it. On noise labels it then seems
+# to have a mean MCC of 0.06, and with fewer rows more.
+LARGE_FOLD = 200
+FLOAT32 = 1e-4  # by which a sum of many float32 probabilities may differ from 1
+
+
+class OutOfTime(Exception):
+    """A candidate does not fit into the time limit; the text says why."""
+
+
+def require_time(deadline: float, seconds: float, why: str) -> None:
+    """Raise `OutOfTime` if a candidate needs more seconds than are left."""
+    left = deadline - time.monotonic()
+    if seconds > left:
+        raise OutOfTime(f"{why}, and {max(0.0, left):.1f} s were left")
+
+
+class TrainedModels(NamedTuple):
+    """A candidate with the models of all folds: `own` and `network` as in `CandidateModel`."""
+
+    name: str
+    own: bool
+    network: bool
+    models: list[Any]
+
+    def rows(self, forms: TableForms) -> Any:
+        """The form that it reads."""
+        return forms.typed if self.network else forms.given if self.own else forms.matrix
+
+    def probabilities(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
+        """The probabilities (n, C) of one of its models, for rows in the form that it reads.
+
+        `classes` are the labels in the order of the columns.
+        """
+        known = classes if self.own else np.arange(len(classes))
+        how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
+        values = class_scores(model, rows, "predict_proba", known, **how)
+        ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
+        ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
+        allowed = "give each row probabilities, with a sum of 1"
+        require(ok, OWNER, "candidates", allowed, f"{self.name!r}, which does not")
+        return values
+
+    def mean(self, forms: TableForms, classes: np.ndarray) -> np.ndarray:
+        """The mean probabilities of its models."""
+        seen = self.rows(forms)
+        return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
+
+    def out_of_fold(
+        self, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
+    ) -> OutOfFoldScores:
+        """The probabilities of the rows that each model has not seen."""
+        seen = self.rows(table.rows)
+        values = [
+            self.probabilities(model, take_rows(seen, rows), classes)
+            for model, (_, rows) in zip(self.models, parts, strict=True)
+        ]
+        return OutOfFoldScores.gathered(
+            values,
+            "predict_proba",
+            table.codes,
+            table.weight,
+            parts,
+            groups=table.groups,
+            constraint_groups=table.constraint_groups,
+            seed=seed,
+        )
+
+
+class Trials(NamedTuple):
+    """The results of the candidates, by name.
+
+    Args:
+        trained: their models.
+        tried: their out-of-fold scores and labels.
+        rules: the rule of each alone.
+        left_out: why a candidate was left out.
+        judge: scores labels of the held-out rows.
+    """
+
+    trained: dict[str, TrainedModels]
+    tried: dict[str, Trial]
+    rules: dict[str, DecisionRule]
+    left_out: dict[str, str]
+    judge: Judge
+
+
+def folds(cv: Any, table: LabelledTable, seed: int) -> list[Split]:
+    """Training rows and held-out rows of each fold; both are all rows if these are too few."""
+    rows = len(table.codes)
+    if cv is None:
+        cv = next((number for most, number in FOLDS.items() if rows <= most), None)
+    if cv is None:
+        return [holdout_split(table.codes, groups=table.groups, seed=seed)]
+    if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
+        place = np.full(table.given, -1)  # in the table, which lacks rows without weight
+        place[table.counted] = np.arange(rows)
+        named = ([place[row_numbers(side)] for side in part] for part in cv)
+        cv = [[side[side >= 0] for side in part] for part in named]
+    parts = splits(OWNER, cv, table.rows.matrix, table.y, table.codes, table.groups, seed)
+    return parts or [(np.arange(rows), np.arange(rows))]
+
+
+def run_trials(
+    candidates: Sequence[CandidateModel],
+    table: LabelledTable,
+    classes: np.ndarray,
+    parts: list[Split],
+    settings: RuleSettings,
+    metric: Metric,
+    *,
+    deadline: float,
+    n_jobs: int | None,
+    seed: int,
+    checkpoint: str | os.PathLike[str] | None,
+    tell: Tell,
+) -> Trials:
+    """Train all candidates that the time allows, the first in any case, and fit their rules.
+
+    `classes` are the labels in the order of their codes. The seed is of the rule's folds, if there
+    is a single held-out part, and of the resamples.
+    """
+    ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
+    require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
+    trained: dict[str, TrainedModels] = {}
+    tried: dict[str, Trial] = {}
+    rules: dict[str, DecisionRule] = {}
+    left_out: dict[str, str] = {}
+    judge = failed = None
+    for candidate in candidates:
+        name, start = candidate.name, time.monotonic()
+        try:
+            how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": tell}
+            models = train(candidate, table, parts, deadline if tried else np.inf, **how)
+            seconds = time.monotonic() - start
+            oof = models.out_of_fold(table, classes, parts, seed)
+        except OutOfTime as error:
+            left_out[name] = str(error)
+            tell(f"{name}: left out: {error}")
+            continue
+        except Exception as error:
+            how = "It is given the original rows." if candidate.own else ""
+            error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
+            raise
+        groups = None if table.groups is None else table.groups[oof.row]
+        constrained = settings.constraint is not None
+        judge = judge or Judge(metric, oof, len(classes), groups, seed, constrained)
+        found = cross_fit(oof, settings)
+        with_rule, argmax = (judge.score(given) for given in found.labels.values())
+        try:
+            rules[name] = settings.rule(oof)
+        except Infeasible as error:
+            failed = error  # another candidate may meet the constraint
+            left_out[name] = str(error)
+            tell(f"{name}: left out, as it does not meet the constraint")
+            continue
+        trained[name], tried[name] = models, Trial(oof, found, seconds)
+        sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
+        scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
+        tell(f"{name}: {metric.name} {scores}")
+    if judge is None or not tried:
+        assert failed is not None
+        raise failed
+    return Trials(trained, tried, rules, left_out, judge)
+
+
+def train(
+    candidate: CandidateModel,
+    table: LabelledTable,
+    parts: list[Split],
+    deadline: float,
+    *,
+    n_jobs: int | None,
+    checkpoint: str | os.PathLike[str] | None,
+    tell: Tell,
+) -> TrainedModels:
+    """A model for each fold, trained on the other folds; or `OutOfTime` and none.
+
+    The first fold shows how long all take; then `n_jobs` are trained at once. `checkpoint` is a
+    folder for those of networks.
+    """
+    name, network = candidate.name, candidate.estimator
+    models = TrainedModels(name, candidate.own, candidate.network, [])
+    X, y = models.rows(table.rows), table.y if candidate.own else table.codes
+    rows, others, number = parts[0][0], parts[1:], len(parts)
+    weights, lacking = fit_arguments(network, sample_weight=table.weight)
+    if lacking and np.ptp(cast(np.ndarray, table.weight)) > 0:
+        what = f"The candidate {name!r} of {OWNER} takes no sample_weight"
+        warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
+
+    def work(fold: int, part: Split, alone: bool) -> tuple[Any, ...]:
+        rows, held = part
+        groups, estimator, more = table.groups, network, {}
+        if candidate.network:
+            if groups is not None and len(np.unique(groups[rows])) == 1:
+                groups = None  # it could hold none out
+            # A rule of its own would be fitted to the scores that it is to be judged by.
+            known = held[np.isin(y[held], y[rows])]
+            if network.decision == "argmax" and len(held) >= LARGE_FOLD and len(known):
+                weight = None if table.weight is None else table.weight[known]
+                more["validation_data"] = (take_rows(X, known), y[known], weight)
+            if checkpoint is not None:
+                more["checkpoint"] = Path(checkpoint) / f"{name}-{fold}"
+            if network.on_epoch is None and alone:
+                estimator: Any = clone(network)
+                said = f"{name}: fold {fold + 1} of {number}"
+                estimator.on_epoch = watch(deadline, 0 if fold else epochs * number, said, tell)
+        return estimator, X, y, rows, weights | fit_arguments(network, groups=groups)[0] | more
+
+    require_time(deadline, 0, "there was no time to begin")
+    epochs = 0
+    if candidate.network:
+        device = find_device(network.device)
+        epochs = chosen(network.get_params(deep=False), len(rows), device).epochs
+    elif deadline < np.inf and len(rows) > PROBES[-1]:
+        seconds = number * expected(*work(0, parts[0], False))
+        require_time(deadline, seconds, f"its training would take about {seconds:.0f} s")
+    start = time.monotonic()
+    models.models.append(trained(*work(0, parts[0], True)))
+    took = time.monotonic() - start
+    jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
+    seconds = took * -(-len(others) // jobs)
+    require_time(deadline, seconds, f"the first of {number} folds took {took:.1f} s")
+    rest = f", the others about {seconds:.0f} s" if others else ""
+    tell(f"{name}: fold 1 of {number} took {took:.1f} s{rest}")
+    tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
+    for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
+        models.models.append(model)
+        tell(f"{name}: {len(models.models)} of {number} folds done", passing=True)
+    for model in models.models if candidate.network else ():
+        model.on_epoch = network.on_epoch
+    return models
+
+
+def watch(deadline: float, epochs: int, said: str, tell: Tell) -> Callable[[dict[str, Any]], None]:
+    """Called after each epoch of a network, to stop it if the time does not suffice.
+
+    After the first epoch it must suffice for `epochs`, later for the next one, as training may stop
+    early.
+    """
+
+    def stop(record: dict[str, Any]) -> None:
+        tell(f"{said}, epoch {record['epoch']}", passing=True)
+        seconds = record["seconds"] * (max(epochs - 1, 1) if record["epoch"] == 1 else 1)
+        require_time(deadline, seconds, f"its networks would take {seconds:.1f} s more")
+
+    return stop
+
+
+def expected(
+    estimator: Any, X: Any, y: np.ndarray, rows: np.ndarray, arguments: dict[str, Any]
+) -> float:
+    """The expected seconds of training on many rows, from those on two smaller numbers of them.
+
+    A part of the time may not depend on the number of rows.
+    """
+    seconds = []
+    first = rows[np.unique(y[rows], return_index=True)[1]]  # a model may refuse to lack a class
+    for number in PROBES:
+        some = np.random.default_rng(0).choice(rows, number, replace=False)
+        start = time.monotonic()
+        trained(estimator, X, y, np.union1d(some, first), arguments)
+        seconds.append(time.monotonic() - start)
+    few, many = PROBES
+    slope = max(0.0, seconds[1] - seconds[0]) / (many - few)
+    return seconds[1] + slope * (len(rows) - many)
+
+
+def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]) -> Any:
+    """A copy of a classifier, trained on some of the rows.
+
+    Arguments are named as without scikit-learn's metadata routing, where a pipeline knows the steps
+    that take them.
+    """
+    few = len(rows) <= ONE_THREAD and not hasattr(estimator, "on_epoch")  # a network sets its own
+    threads = threadpool_limits(1 if few else None, "openmp")
+    with threads, config_context(enable_metadata_routing=False):
+        return out_of_fold.trained(estimator, X, y, rows, arguments)
