@@ -2,8 +2,7 @@
 
 import numpy as np
 import torch
-from scipy.sparse import diags_array
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.optimize import minimize
 from torch import Tensor
 
 NEWTON_STEPS, CONVERGED = 20, 1e-9
@@ -15,18 +14,18 @@ OFFSET_PRECISION, FACTOR_PRECISION = 1.0, 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against its class
 
 
-def factor_and_offsets(
-    logits: Tensor, target: Tensor, weight: Tensor, precision: float = OFFSET_PRECISION
-) -> tuple[Tensor, Tensor]:
+def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """a and b (C,) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
-    This is vector scaling with one factor. With more than `MOST_CLASSES_WITH_FACTOR` classes the
-    factor stays 1. A factor below `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
+    With more than `MOST_CLASSES_WITH_FACTOR` classes the factor stays 1. A factor below
+    `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
     """
     if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
     actual = torch.cat([(weight @ (target * logits).sum(1)).unsqueeze(0), weight @ target])
-    prior = torch.full_like(actual, precision)
+    # Of two classes only the difference counts: each offset has half of its variance.
+    each = 2 if logits.shape[1] == 2 else 1
+    prior = torch.full_like(actual, each * OFFSET_PRECISION)
     prior[0] = FACTOR_PRECISION
     usual = torch.eye(len(actual), dtype=logits.dtype, device=logits.device)[0]
 
@@ -68,39 +67,26 @@ def _moments(logits: Tensor, weight: Tensor, numbers: Tensor) -> tuple[Tensor, T
 
 
 def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """The offsets b by Newton's method with conjugate gradients, without the C × C Hessian.
-
-    softmax(logits + b) is e^b·η over its sum: a product with the Hessian takes two with η.
-    """
+    """The offsets b by scipy's L-BFGS: softmax(logits + b) is e^b·η over its sum."""
     eta, actual = logits.softmax(1), weight @ target
-    b = torch.zeros_like(actual)
-    for _ in range(NEWTON_STEPS):
-        odds = b.exp()
-        share = 1 / (eta @ odds)
-        mass = odds * ((weight * share) @ eta)
-        diagonal, curve = mass + OFFSET_PRECISION, weight * share**2
+    scale = (actual + OFFSET_PRECISION).rsqrt()  # makes all slopes alike
 
-        def product(v: np.ndarray, odds=odds, diagonal=diagonal, curve=curve) -> np.ndarray:
-            x = torch.from_numpy(v).to(odds)
-            return (diagonal * x - odds * ((curve * (eta @ (odds * x))) @ eta)).cpu().numpy()
+    def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
+        b = scale * torch.from_numpy(numbers).to(eta)
+        total = eta @ b.exp()
+        value = weight @ total.log() - actual @ b + OFFSET_PRECISION / 2 * b @ b
+        slope = b.exp() * ((weight / total) @ eta) - actual + OFFSET_PRECISION * b
+        return value.item(), (scale * slope).cpu().numpy()
 
-        gradient = (mass - actual + OFFSET_PRECISION * b).cpu().numpy()
-        shape = (len(b), len(b))
-        scaled = diags_array(1 / diagonal.cpu().numpy())
-        # Three digits are enough: the next Newton step corrects the rest.
-        hessian = LinearOperator(shape, matvec=product, dtype=np.float64)  # pyright: ignore[reportCallIssue]
-        solved, _ = cg(hessian, gradient, rtol=1e-3, M=scaled)
-        step = torch.from_numpy(solved).to(b).clamp(-2, 2)
-        b = b - step
-        if step.abs().max() < CONVERGED:
-            break
-    return b
+    how = {"ftol": 0, "gtol": CONVERGED, "maxcor": 30}
+    start = np.zeros(len(actual))
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=how)
+    return scale * torch.from_numpy(found.x).to(eta)
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """a and b that maximise the posterior of sigmoid(a·margin + b) (Platt scaling)."""
     logits = torch.stack([torch.zeros_like(margin), margin], 1)
     target = torch.stack([1 - positive, positive], 1)
-    # b is the difference of two offsets, each with half of its variance.
-    a, both = factor_and_offsets(logits, target, weight, 2 * OFFSET_PRECISION)
+    a, both = factor_and_offsets(logits, target, weight)
     return a, both[1] - both[0]

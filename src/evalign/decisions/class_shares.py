@@ -13,12 +13,11 @@ LEVEL = 0.01
 
 
 def estimated_shares(eta: Tensor, old: Tensor, rows: int) -> Tensor:
-    """Estimate the class shares of unlabelled rows, (C,), or (L, 2) if multilabel.
+    """Estimate the class shares π of unlabelled rows, (C,), or (L, 2) if multilabel.
 
-    The probabilities η, (N, C) or (N, L, 2), are calibrated for the shares `old`. With other shares
-    π, but the same distribution within each class, they become ∝ η_y·π_y/old_y. EM maximises the
-    likelihood of π. If the data do not distinguish π from `old`, `old` is returned. The old shares
-    were themselves estimated, from a number of `rows`.
+    The probabilities η, (N, C) or (N, L, 2), are calibrated for the shares `old`, which a number of
+    `rows` gave. With other shares they become ∝ η_y·π_y/old_y. EM maximises the likelihood of π; if
+    the data do not distinguish π from `old`, `old` is returned.
     """
     step = len(eta) // MOST_ROWS + 1
     ratio, new = eta[::step] / old.clamp(min=1e-300), old
@@ -35,8 +34,8 @@ def estimated_shares(eta: Tensor, old: Tensor, rows: int) -> Tensor:
 def calibration_gap(eta: Tensor, target: Tensor, weight: Tensor) -> float:
     """The largest relative difference between a class's mean probability and its share.
 
-    Differences that chance explains do not count: up to three standard deviations of the sum of
-    labels drawn with these probabilities. All are (N, C); the weight may be (N, 1).
+    Differences of up to three standard deviations of labels drawn with these probabilities do not
+    count. All are (N, C); the weight may be (N, 1).
     """
     actual, expected = (weight * target).sum(0), (weight * eta).sum(0)
     spread = (weight**2 * eta * (1 - eta)).sum(0).sqrt()

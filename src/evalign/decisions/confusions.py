@@ -22,13 +22,7 @@ DROPPED_BITS = 10
 
 
 class ScoredRows(NamedTuple):
-    """Rows to find a rule with.
-
-    Args:
-        eta: class probabilities (N, C).
-        target: one-hot labels or probabilities (N, C); (N, G·C) with groups.
-        weight: (N,).
-    """
+    """Rows: η (N, C), labels one-hot or as probabilities (N, C) or (N, G·C), weights (N,)."""
 
     eta: Tensor
     target: Tensor

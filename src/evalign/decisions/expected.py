@@ -1,5 +1,6 @@
-"""The best rule for calibrated probabilities, and the slacks of its constraints."""
+"""The best rule for calibrated probabilities, and the confusion of any rule."""
 
+import torch
 from torch import Tensor
 
 from evalign.decisions import multilabel
@@ -7,27 +8,32 @@ from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.inputs import without_floor
 from evalign.decisions.objective import Objective
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, LogitRows, calibrate, search
+from evalign.decisions.tuned import Calibrated, Fitted, calibrate, search
 
 
 def best_expected(
-    logits: Tensor, weight: Tensor, objective: Objective, groups: Tensor | None = None
-) -> Tensor:
-    """The best gains, (C, C) or (L, 2, 2), if the probabilities of these logits are calibrated."""
+    logits: Tensor,
+    weight: Tensor,
+    objective: Objective,
+    groups: Tensor | None = None,
+    target: Tensor | None = None,
+) -> Fitted:
+    """The best rule if the probabilities of these logits are calibrated.
+
+    Those of exclusive classes are calibrated first, if there are targets (N, C).
+    """
     if objective.multilabel:
         believed = without_floor(logits.sigmoid())
-        return threshold_gains(multilabel.thresholds(logits, believed, weight, objective))
-    believed = objective.by_group(without_floor(logits.softmax(1)), groups)
-    return search(logits, believed, weight, objective)
-
-
-def best_calibrated(rows: LogitRows, objective: Objective) -> Fitted:
-    """The best rule of exclusive classes for probabilities calibrated with labels."""
-    logits, target, weight, _, groups = rows
-    eta, factor, offsets = calibrated = calibrate(logits, target, weight)
-    believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
-    gain = search(eta.log(), believed, weight, objective)
-    return Fitted(gain, "expected", factor=factor, offsets=offsets)
+        at = multilabel.thresholds(logits, believed, weight, objective)
+        return Fitted(threshold_gains(at), "expected")
+    eta = logits.softmax(1)
+    seen, own = Calibrated(eta, 1.0, torch.zeros(())), without_floor(eta)
+    if target is not None:
+        seen = calibrate(logits, target, weight)
+        own = seen.believed(logits, target, weight)
+    believed = objective.by_group(own, groups)
+    gain = search(seen.factor * logits + seen.offsets, believed, weight, objective)
+    return Fitted(gain, "expected", factor=seen.factor, offsets=seen.offsets)
 
 
 def confusion_of(
@@ -38,10 +44,3 @@ def confusion_of(
         at = (gain[:, 0, 0] / gain[:, 1, 1]).log()
         return multilabel.sums(logits, true, weight, at)
     return ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))[0]
-
-
-def slacks_of(objective: Objective, *rows_and_gain: Tensor) -> dict[str, float] | None:
-    """The distance to each bound, for the arguments of `confusion_of`; None without constraints."""
-    return (
-        objective.slacks(confusion_of(objective, *rows_and_gain)) if objective.constraints else None
-    )

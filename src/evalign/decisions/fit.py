@@ -38,11 +38,9 @@ def fit_decision(
     - "tuned": uses the labels of validation rows. For two classes it finds the best of all
       thresholds, for more a gain matrix. If labels are few, probabilities calibrated with them
       count too.
-    - "expected": uses probabilities. Labels `y` of exclusive classes, if given, calibrate them by a
-      factor of the logits and offsets; otherwise the probabilities should be calibrated. For two
-      classes the rule is the best threshold for the expected confusion matrix; for more, a local
-      optimum of a Frank–Wolfe search, guaranteed to be global only for metrics that are linear in
-      the matrix.
+    - "expected": uses probabilities, which labels `y` of exclusive classes, if given, calibrate.
+      For two classes the rule is the best threshold for the expected confusion matrix; for more, a
+      local optimum, guaranteed to be global only for metrics that are linear in the matrix.
 
     Scores, labels and weights may be tensors, arrays or lists.
 
@@ -58,18 +56,14 @@ def fit_decision(
         task: "binary", "multiclass" or "multilabel"; inferred from the shapes by default.
         sample_weight: (N,) or (B, ...), not negative. Only ratios of weights matter.
         constraint: such as "recall >= 0.9": the best rule among those that meet it on these rows.
-            Only labels (probabilities for "expected") count then. Commas separate constraints.
-            "recall[2] >= 0.9" is about class 2, by index or by its name in `classes`. "fpr", "fnr"
-            and "predicted_rate", the share of rows with a label, can be bounded too. "gap(recall)
-            <= 0.05" bounds the difference between groups of rows.
+            Commas separate constraints. "recall[2] >= 0.9" is about class 2, by index or by its
+            name in `classes`. "fpr", "fnr" and "predicted_rate", the share of rows with a label,
+            can be bounded too. "gap(recall) <= 0.05" bounds the difference between groups of rows.
         groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. There is one
-            rule for all groups, which does not see them. A group in which the metric is 0/0, such
-            as recall without a row of the class, is left out.
+            rule for all groups. A group in which the metric is 0/0 is left out.
         confidence: such as 0.95: the probability that the constraint holds on new data, if these
-            rows are independent draws. `rule.promised` tells whether it does; if not, a warning
-            says how many rows are needed. Exact for two classes, rows of equal weight and recall,
-            specificity, fpr, fnr or predicted_rate; nearly exact for precision, npv and accuracy;
-            approximate otherwise.
+            rows are independent draws; for recall, precision and other rates, and their gaps.
+            `rule.promised` tells whether it does; if not, a warning says what is missing.
         classes: the names of the classes, in order. The default for labels that are strings is
             their sorted order, which is that of scikit-learn's columns.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one

@@ -13,9 +13,10 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
+from evalign.core.text import listed
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_calibrated, best_expected, confusion_of, slacks_of
+from evalign.decisions.expected import best_expected, confusion_of
 from evalign.decisions.inputs import (
     Scores,
     Values,
@@ -27,6 +28,7 @@ from evalign.decisions.inputs import (
 )
 from evalign.decisions.multilabel import tuned_thresholds
 from evalign.decisions.objective import Objective
+from evalign.decisions.p_values import RATES, rate_of
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
@@ -58,8 +60,12 @@ class FitSettings:
         free, cure = self.decision != "argmax" or self.constraint is None, 'Use "tuned".'
         require(free, owner, "constraint", "be None for argmax", repr(self.constraint), cure)
         check_task(owner, self.task)
-        Objective.of(owner, self.metric, self.constraint, self.classes)
+        objective = Objective.of(owner, self.metric, self.constraint, self.classes)
         check_promise(owner, self.decision, self.constraint, self.confidence)
+        others = [each.text for each in objective.constraints if rate_of(each) is None]
+        allowed = f"come with bounds on {', '.join(RATES)}, each of one class, or on their gaps"
+        tested = self.confidence is None or not others
+        require(tested, owner, "confidence", allowed, listed(others))
 
 
 def check_promise(
@@ -70,10 +76,10 @@ def check_promise(
         return
     ok = isinstance(confidence, Real) and 0.5 <= float(confidence) < 1
     require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
-    allowed, cure = "come with a constraint", 'Give one, such as "recall >= 0.9".'
-    require(constraint is not None, owner, "confidence", allowed, confidence, cure)
-    allowed, cure = "come with decision tuned", "A promise takes labels."
-    require(decision == "tuned", owner, "confidence", allowed, f"decision {decision}", cure)
+    ok, cure = constraint is not None and decision == "tuned", "A promise is of labels."
+    allowed = 'come with a constraint, such as "recall >= 0.9", and decision tuned'
+    got = f"constraint {constraint!r} and decision {decision}"
+    require(ok, owner, "confidence", allowed, got, cure)
 
 
 def read_rows(
@@ -150,19 +156,15 @@ def fit_rows(
         target = torch.eye(number, device=rows.device).to(rows)[labels]
     if decision == "argmax":
         found = Fitted(argmax, "argmax")
-    elif target is None or (decision == "expected" and multilabel):
-        found = Fitted(best_expected(rows, weight, objective, groups), "expected")
+    elif decision == "expected" or target is None:
+        found = best_expected(rows, weight, objective, groups, target)
     elif multilabel:
         thresholds, score = tuned_thresholds(rows, target, weight, objective, own)
         found = Fitted(threshold_gains(thresholds), "labels", score)
     else:
         labelled = LogitRows(rows, target, weight, argmax, groups)
-        if decision == "expected":
-            found = best_calibrated(labelled, objective)
-        elif settings.confidence is None:
-            found = tuned(labelled, objective)
-        else:
-            found = promised(labelled, objective, settings.confidence, names)
+        sure = settings.confidence
+        found = promised(labelled, objective, sure, names) if sure else tuned(labelled, objective)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
@@ -189,7 +191,7 @@ def fit_rows(
         class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
         calibration_gap=None if target is None else calibration_gap(eta, target, mass),
         rows=len(rows),
-        slacks=slacks_of(objective, rows, eta, true, weight, found.gain),
+        slacks=objective.slacks(confusion_of(objective, rows, eta, true, weight, found.gain)),
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
         argmax_score=argmax_score,

@@ -1,7 +1,7 @@
 """Fit a rule to a stream of batches, in bounded memory and across ranks.
 
-Up to a limit all rows are kept. Beyond, only the rows with the smallest random keys: a uniform
-sample, and the samples of several ranks combine into a sample of all rows.
+The rows with the smallest random keys are kept: a uniform sample, and those of several ranks
+combine into a sample of all rows.
 """
 
 from collections.abc import Sequence
@@ -40,14 +40,11 @@ class DecisionFitter:
     """Fits a rule to a stream of batches, such as a validation loop, in bounded memory.
 
     Up to `max_rows` rows the rule is that of `fit_decision`. Beyond, it is fitted to a uniform
-    random sample of `max_rows` rows, the same in every run. The error of a score on n sampled rows
-    is about 1/√n: 0.003 with the default, and more if a class has few rows.
-
-    `compute` gathers the samples of all processes of `torch.distributed`, which must all call it.
+    random sample of them, the same in every run. `compute` gathers the samples of all processes of
+    `torch.distributed`, which must all call it.
 
     Args:
-        max_rows: the number of rows to keep. Up to twice as many are held in memory, with 8 bytes
-            for each class, or 24 for each label of a multilabel problem.
+        max_rows: the number of rows to keep; up to twice as many are held in memory.
         ranks: "all", or "own" for a rule from the rows of this process alone.
 
     The other arguments are those of `fit_decision`.
@@ -144,25 +141,20 @@ class DecisionFitter:
         whole.offsets = deepcopy(self.offsets)  # which a loss may learn
         if not self._gathers():
             return whole
-        whole.ranks = "own"
+        whole.ranks, whole._form, whole._parts = "own", None, []
         own = self._sample() if self._parts else None
-        place = None if own is None else (self._form, own.keys.device.type)
-        size = 0 if own is None else len(own.keys)
-        ranks: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(ranks, (place, size, self._labelled))
-        places, sizes, labelled = zip(*ranks, strict=True)
-        found = set(places) - {None}
-        allowed = "have the same columns on every rank, on one kind of device"
-        require(len(found) <= 1, OWNER, "logits", allowed, sorted(found))
-        whole._labelled, whole._parts = all(labelled), []
-        for form, device in found:
-            whole._form = form
-            for rank, size in enumerate(sizes):  # one by one, to hold few at a time
-                rows = own if rank == dist.get_rank() else _empty(form, size, device)
-                if rows is not None and size:
-                    for part in rows:
-                        dist.broadcast(part, src=rank)
-                    whole._keep(rows)
+        kept = None if own is None else (own.keys.device.type, [part.cpu() for part in own])
+        for rank in range(dist.get_world_size()):  # one by one, to hold few at a time
+            sent: list[Any] = [(self._form, self._labelled, kept)]
+            dist.broadcast_object_list(sent, src=rank)
+            form, labelled, rows = sent[0]
+            whole._labelled &= labelled
+            if rows is not None:
+                before, whole._form = whole._form or form, form
+                allowed = "have the same columns on every rank"
+                require(form == before, OWNER, "logits", allowed, [before, form])
+                device, parts = rows
+                whole._keep(Rows(*(part.to(device) for part in parts)))
         return whole
 
     @torch.no_grad()
@@ -178,11 +170,3 @@ class DecisionFitter:
         return fit_rows(
             self.settings, rows, labels, weight, multilabel=multilabel, offsets=whole.offsets
         )
-
-
-def _empty(form: Form, size: int, device: str) -> Rows:
-    """Buffers for the rows of another rank."""
-    task, columns = form
-    logits = torch.empty(size, columns, dtype=torch.float64, device=device)
-    weight = torch.empty_like(logits if task == "multilabel" else logits[:, 0])
-    return Rows(logits, weight.long(), weight, torch.empty_like(logits[:, 0]))

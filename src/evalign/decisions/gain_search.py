@@ -36,16 +36,9 @@ def best_rule(
 
     Constraints enter as (1 − s)·metric − s·violation: the search runs for a range of shares s at
     once, then for shares between the neighbours of the best one. Local search improves the best
-    rule found that meets the constraints.
-
-    Args:
-        rows: the rows to label.
-        objective: the objective.
-        starts: rules to start from.
-        own: class weights (C,) that give the model's own labels, 1 by default. They are one of the
-            starts.
-        believed: whether targets are probabilities. Then local search improves a rule of few rows
-            even without constraints; with labels as targets, moving a single row would be luck.
+    rule found that meets the constraints; without any, only that of few rows whose targets are
+    `believed` probabilities, since moving a single row for its label would be luck. One start are
+    class weights (C,) that give the model's `own` labels.
     """
     step = len(rows.eta) // ROWS_FOR_STARTS + 1
     few = len(rows.eta) <= ROWS_FOR_FULL_LOCAL_SEARCH
@@ -83,8 +76,8 @@ def best_rule(
 def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
     """Class weights (S, C): the model's own, one over the mass (C,), each class up and down.
 
-    Metrics such as precision and MCC have several local optima, and may have no slope at all where
-    a class is never predicted. The starts lie on all sides of these points.
+    They lie on all sides of local optima, and of points without a slope, where a class is never
+    predicted.
     """
     even = torch.where(mass > 0, mass.sum() / mass.clamp(min=1e-300), 1)
     one = torch.ones_like(mass)
@@ -118,10 +111,8 @@ def frank_wolfe(
     corner is kept. Every `problems`-th rule belongs to the same problem, and most of those that lag
     behind are dropped.
 
-    The search ends when the gap ⟨G, corner − C⟩ is no longer positive. Where the metric is concave
-    in C and the target is η itself, the gap bounds the gain of any other rule over C, but over the
-    kept corner only if the metric is linear. Most metrics (F-beta, MCC, precision) are not concave:
-    the search then ends at a stationary point, which certifies nothing.
+    The search ends when the gap ⟨G, corner − C⟩ is no longer positive: at a stationary point, which
+    certifies nothing unless the metric is linear.
     """
     actual = rows.actual()
     corner = rows.confusions(rules, objective)

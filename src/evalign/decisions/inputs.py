@@ -1,13 +1,4 @@
-"""Read scores, labels, weights and groups in every accepted form into rows.
-
-| logits or probabilities        | y                   | labels of the rule |
-| ------------------------------ | ------------------- | ------------------ |
-| (N,) or (N, 1), two classes    | (N,) or (N, 1)      | (N,)               |
-| (N, C)                         | (N,)                | (N,)               |
-| (B, C, ...)                    | (B, ...)            | (B, ...)           |
-| (B, ..., C), `class_dim=-1`    | (B, ...)            | (B, ...)           |
-| (N, L) or (B, L, ...)          | the same shape, 0/1 | the same shape     |
-"""
+"""Read scores, labels, weights and groups, in the forms of `fit_decision`, into rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,14 +32,10 @@ Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of rows, and their original form.
+    """Scores of rows, (R, C) in float64, and their original form.
 
-    Args:
-        rows: (R, C), float64: logits with maximum 0; log-odds (R, L) if multilabel.
-        shape: the dimensions of the rows before they were flattened.
-        class_dim: the dimension of the classes.
-        multilabel: whether each column is a separate label.
-        as_tensor: whether the scores were a tensor. Otherwise the rule returns numpy arrays.
+    Rows are logits with maximum 0, or log-odds (R, L) if multilabel; `shape` is what they had
+    before they were flattened. A rule returns numpy arrays unless they were given `as_tensor`.
     """
 
     rows: Tensor
@@ -76,10 +63,9 @@ def as_scores(
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
-    The problem is multilabel with `task="multilabel"`, or if scores have several columns and `y`
-    has their shape. Only shapes decide, never values. Probabilities in the place of logits are an
-    error; of one logit for each label a warning, or an error if others are known to lie `beyond`
-    0 to 1.
+    Without a task, scores are multilabel if they have several columns and the shape of `y`.
+    Probabilities in the place of logits are an error; of one logit for each label a warning, or an
+    error if others are known to lie `beyond` 0 to 1.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
@@ -141,9 +127,8 @@ def is_text(y: Any) -> bool:
     if isinstance(y, Tensor):
         return False
     array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
-    return array.dtype.kind == "U" or (
-        array.dtype.kind == "O" and all(isinstance(label, str) for label in array.flat)
-    )
+    objects = array.dtype.kind == "O"
+    return array.dtype.kind == "U" or (objects and all(isinstance(x, str) for x in array.flat))
 
 
 def codes_of(
@@ -195,11 +180,7 @@ def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tenso
 
 
 def without_floor(probabilities: Tensor) -> Tensor:
-    """Probabilities with 0 restored where they are at the floor.
-
-    Otherwise a rule might predict a class that no row has on all rows, expecting few rows of the
-    class instead of none.
-    """
+    """Probabilities with 0 restored at the floor, so that no rule expects rows of such a class."""
     return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
 
 
@@ -245,8 +226,7 @@ def group_values(
     """The group of each row as given, integers or strings."""
     refuse_masked(owner, argument, groups)
     given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-    strings = given.dtype == object and all(isinstance(each, str) for each in given.flat)
-    ok = strings or given.dtype.kind in "iubU"
+    ok = is_text(given) or given.dtype.kind in "iub"
     cure = "Give rows that lack one a group of their own."
     require(ok, owner, argument, "be integers or strings", given.dtype, cure)
     allowed = f"be one for each row, {shape}"

@@ -1,8 +1,7 @@
 """Improve a rule by giving one label to more rows or to fewer, over all cuts.
 
-`gain_search` follows slopes, which are blind to single rows. Where a constraint binds, single rows
-decide whether it is met and at what cost. Local search moves them one by one, for one label at a
-time.
+`gain_search` follows slopes, which are blind to single rows. Where a constraint binds, these decide
+whether it is met and at what cost.
 """
 
 import torch
@@ -16,44 +15,28 @@ from evalign.decisions.objective import ROUNDING, Objective, in_units_of_roundin
 MOVES = 128
 # Probabilities read in all moves: a limit for many rows, where single ones do not matter.
 MOST_READ = 2**27
-# Numbers in the confusions that are scored at once.
+# Numbers in the confusions of a move: it tries as many evenly spread cuts as they allow.
 NUMBERS = 2**22
 # A larger number in a rule would leave no digits for the others.
 LARGEST_MOVE = 1e8
 
 
-def best_neighbour(
-    rows: ScoredRows,
-    rules: Tensor,
-    objective: Objective,
-    *,
-    most_moves: int = MOVES,
-    numbers: int = NUMBERS,
-) -> tuple[Tensor, Tensor]:
-    """The best rule in the neighbourhood of some rules (S, ...), and its standing.
-
-    A move tries as many evenly spread cuts as `numbers` allows.
-    """
+def best_neighbour(rows: ScoredRows, rules: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
+    """The best rule in the neighbourhood of some rules (S, ...), and its standing."""
     reached = standings(objective, rows.confusions(rules, objective))
     compared = in_units_of_rounding(reached).tolist()
     ranked = sorted(range(len(rules)), key=compared.__getitem__, reverse=True)
     best, standing = rules[ranked[0]], reached[ranked[0]]
     moves = MOST_READ // rows.eta.numel()
     for k in ranked[: max(1, moves // MOVES)]:
-        most = min(moves, most_moves)
-        rule, end = _climb(rows, rules[k], reached[k], objective, most, numbers)
+        rule, end = _climb(rows, rules[k], reached[k], objective, min(moves, MOVES))
         if _better(end, standing):
             best, standing = rule, end
     return best, standing
 
 
 def _climb(
-    rows: ScoredRows,
-    rule: Tensor,
-    standing: Tensor,
-    objective: Objective,
-    most_moves: int,
-    numbers: int,
+    rows: ScoredRows, rule: Tensor, standing: Tensor, objective: Objective, most_moves: int
 ) -> tuple[Tensor, Tensor]:
     """Move one label after the other until no move improves the rule.
 
@@ -69,7 +52,7 @@ def _climb(
     since = 0
     for step in range(most_moves):
         j, multiplied = moves[step % len(moves)]
-        moved, reached = _best_move(rows, rule, objective, j, multiplied, numbers)
+        moved, reached = _best_move(rows, rule, objective, j, multiplied)
         since += 1
         if _better(reached, standing):
             rule, standing, since = moved, reached, 0
@@ -98,7 +81,7 @@ def _better(one: Tensor, other: Tensor) -> bool:
 
 
 def _best_move(
-    rows: ScoredRows, rule: Tensor, objective: Objective, j: int, multiplied: bool, numbers: int
+    rows: ScoredRows, rule: Tensor, objective: Objective, j: int, multiplied: bool
 ) -> tuple[Tensor, Tensor]:
     """The best rule that gives label j to the rows before a cut, and its standing."""
     scores = label_scores(rows.eta, rule, compact=objective.compact)
@@ -122,7 +105,7 @@ def _best_move(
     cuts, values = cuts[allowed], values[allowed]
     if not len(cuts):
         return rule, overtakes.new_full((2,), -torch.inf)
-    most = max(2, numbers // rule.numel())
+    most = max(2, NUMBERS // rule.numel())
     if len(cuts) > most:
         even = torch.linspace(0, len(cuts) - 1, most, dtype=own.dtype, device=cuts.device).long()
         cuts, values = cuts[even], values[even]

@@ -3,8 +3,7 @@
 An average over labels (macro, weighted) is maximal where the score of each label is: at the best of
 all thresholds of each label, exactly. Any other function of the labels' sums is maximised by
 coordinate ascent, over all thresholds of one label while the others are fixed. For a quotient of
-sums over labels, such as micro-averaged F1 or Jaccard, a point that no single threshold improves is
-a global optimum. (Markedness and Fowlkes–Mallows are not such quotients.)
+sums over labels, such as micro-averaged F1, the end of the ascent is a global optimum.
 """
 
 from collections.abc import Callable
@@ -29,10 +28,9 @@ ODDS = [0.0, *(2.0**k for k in range(-5, 11))]
 
 
 def label_score(objective: Objective) -> tuple[Callable[[Confusion], Tensor] | None, bool]:
-    """The score of one label's sums, and whether sums are pooled over labels (micro average).
+    """The score of one label's sums, and whether they are pooled over labels (micro average).
 
-    Otherwise each label can be maximised by itself. The score is None if the objective needs the
-    sums of all labels.
+    None if the objective needs the sums of all labels.
     """
     metric = objective.metric
     if not isinstance(metric, ClassMetric) or metric.labels is not None or objective.constraints:
@@ -81,13 +79,8 @@ def tuned_thresholds(
     """Find thresholds with labels y (N, L) and weights (N, L), and their score.
 
     A threshold lies halfway between the best one for the labels and the best one for the label's
-    calibrated probabilities. On eight networks for four data sets
-    (`study/benchmarks/multilabel_rules.py`) this rule had the best macro-F1, 57.9: calibrated
-    probabilities alone reached 57.7, labels and probabilities in one search, as for two classes,
-    57.3, a choice among five rules by folds 57.1, labels alone 55.6. Eight networks do not separate
-    the first three, and calibrated probabilities alone had the best micro-F1.
-
-    A label that all rows have, or none, keeps the network's own threshold, in `own` (L,).
+    calibrated probabilities, the best of the rules in `study/benchmarks/multilabel_rules.py`. A
+    label that all rows have, or none, keeps the network's own threshold, in `own` (L,).
     """
     positive, given = y.double(), weight
 
@@ -121,8 +114,8 @@ def _climb(
 ) -> Tensor:
     """Coordinate ascent from the model's own thresholds, until no single change is better.
 
-    Constraints enter through the Lagrangian, with increasing weight. The ascent continues from the
-    best point that meets them, among points that meet them.
+    Constraints enter through the Lagrangian, with increasing weight; then only points that meet
+    them count.
     """
 
     def reached(at: list[int]) -> Tensor:

@@ -32,20 +32,11 @@ Groups = Sequence[Confusion] | None
 class Objective:
     """Scores of many confusions at once, and their slopes.
 
-    A confusion is a tensor here: the matrix (d, d), or for a compact objective the three sums
+    A confusion is a tensor here: the matrix (d, d), or for a `compact` objective the three sums
     (3, d) that most metrics need: true positives, predicted and actual mass. Multilabel confusions
-    are these sums and the total mass of each label, (4, L). With G groups of rows, the matrices of
-    the groups are stacked, (G·d, d).
-
-    Args:
-        owner: the function or class that error messages name.
-        metric: the metric to maximise, or to minimise if it is a cost.
-        score: a function to maximise instead of the metric, of the confusion of all rows and the
-            confusions of the groups.
-        constraints: the constraints to meet.
-        compact: whether confusions are the three sums.
-        multilabel: whether the problem is multilabel.
-        groups: the number of groups; 0 without groups.
+    are these sums and the total mass of each label, (4, L). With G `groups` of rows, the matrices
+    of the groups are stacked, (G·d, d). A `score` of the confusions of all rows and of the groups
+    takes the place of the metric. Errors name the `owner`.
     """
 
     owner: str
@@ -113,10 +104,7 @@ class Objective:
         return sums.unflatten(-2, (self.groups, -1)).sum(-3) if self.groups else sums
 
     def mean_over_groups(self, slopes: Tensor, actual: Tensor) -> Tensor:
-        """Average slopes (..., G·d, d) over the groups, since a rule does not see a row's group.
-
-        The weight of a group is its share of the class, from the mass `actual` (G·d,).
-        """
+        """Average slopes (..., G·d, d) over groups by their shares of a class in `actual` mass."""
         if not self.groups:
             return slopes
         mass = actual.view(self.groups, -1)
@@ -135,18 +123,19 @@ class Objective:
         """The smallest slack, as a share of the range of its metric."""
         return self._each(lambda c, groups: self._slacks(c, groups).amin(0), confusions)
 
-    def slacks(self, confusion: Tensor) -> dict[str, float]:
-        """The distance of one confusion to each bound, positive on the allowed side."""
+    def slacks(self, confusion: Tensor) -> dict[str, float] | None:
+        """The distance to each bound, positive on the allowed side; None without constraints."""
+        if not self.constraints:
+            return None
         c, groups = self._confusion(confusion)
         return {each.text: each.slack(c, groups).item() for each in self.constraints}
 
     def infeasible(
         self, confusions: Tensor, search: Callable[["Objective"], Tensor] | None = None
     ) -> Infeasible:
-        """The error to raise if no confusion meets all constraints.
+        """The error if no confusion meets all constraints, with what is possible on each side.
 
-        It says what is possible on each side: each value that goes with all the other bounds. A
-        `search` gives the best confusion for an objective, unless these are all there are.
+        A `search` gives the best confusion for an objective, unless these are all there are.
         """
         found = [confusions.flatten(0, -3)]
         several = range(len(self.constraints)) if len(self.constraints) > 1 else ()
@@ -218,7 +207,10 @@ class Objective:
 
     def _slacks(self, c: Confusion, groups: Groups) -> Tensor:
         """The slack of each constraint, as a share of the range of its metric."""
-        slacks = [each.slack(c, groups) / _range(each.metric) for each in self.constraints]
+        slacks = []
+        for each in self.constraints:
+            low, high = each.metric.bounds
+            slacks.append(each.slack(c, groups) / (high - low if 0 < high - low < math.inf else 1))
         return torch.stack(slacks)
 
     def _each(self, function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
@@ -234,11 +226,6 @@ class Objective:
             return Confusion.from_matrix(confusion), None
         tp, predicted, actual = confusion
         return Confusion(tp, predicted, actual, actual.sum()), None
-
-
-def _range(metric: Metric) -> float:
-    low, high = metric.bounds
-    return high - low if 0 < high - low < math.inf else 1.0
 
 
 def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """Rules whose constraints hold on new data, with a given confidence.
 
-A constraint that is just met on some rows is violated on other rows half of the time. So a rule is
-accepted only if the p-value of a violated constraint (`p_values`) is at most
+A rule is accepted only if the p-value of a violated constraint (`p_values`) is at most
 δ = (1 − confidence) / (number of constraints). Then the probability, over the draw of the rows, of
 accepting a rule that violates a constraint is at most 1 − confidence.
 
@@ -10,12 +9,11 @@ monotone in the threshold. Let t* be the threshold where the bound is reached, w
 on the rows. If any threshold beyond t* passes, so does t*, because its counts are at least as good.
 So the choice among all thresholds costs nothing.
 
-Two classes and any other metric (precision, accuracy, F1, a gap): the rows that chose a threshold
-cannot test it. So a ladder of thresholds is fixed by the ranks of the rows, without their labels,
-and climbed in a fixed order (the fallback procedure of Wiens): some steps, the starts, get equal
-parts of δ; a step that passes hands its part to the next step, and a step that fails loses it. A
-threshold is tested as if it were at a row, although it lies midway between two: this is nearly
-exact.
+Two classes and precision, npv, accuracy or a gap: the rows that chose a threshold cannot test it.
+So a ladder of thresholds is fixed by the ranks of the rows, without their labels, and climbed in a
+fixed order (the fallback procedure of Wiens): some steps, the starts, get equal parts of δ; a step
+that passes hands its part to the next step, and a step that fails loses it. This is nearly exact:
+a threshold is tested as if it were at a row.
 
 More classes: the bounds are tightened by a margin until the rule that the search finds passes. The
 search has seen the rows, which the test ignores: the promise is approximate.
@@ -30,6 +28,7 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.input_warnings import warn
+from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.p_values import CellSums, lacking, p_values, rate_of, slack_and_error
 from evalign.decisions.threshold import all_cuts, best_cut, threshold_gains
@@ -37,9 +36,9 @@ from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
 # Steps of the ladder for each halving of the rows beyond a threshold.
 STEPS_PER_HALVING = 8
-# The first start, in rows, and the ratio between starts. The best threshold for F1 and the like may
-# lie anywhere, and needs a start nearby. Precision falls as more rows are labelled: few starts are
-# enough, the first at this multiple of the rows that suffice if all are correct.
+# The first start, in rows, and the ratio between starts. The best threshold for accuracy or a gap
+# may lie anywhere, and needs a start nearby. Precision falls as more rows are labelled: few starts
+# are enough, the first at this multiple of the rows that suffice if all are correct.
 FIRST_START, START_RATIO = 8.0, 1.5
 FIRST_START_OF_LABELLED, START_RATIO_OF_LABELLED = 1.5, 4.0
 # Searches with different margins, for more than two classes.
@@ -99,18 +98,19 @@ def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tupl
 def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) -> np.ndarray:
     """Which of all cuts pass, by their p-values: on the ladder, unless the rate is monotone.
 
-    A rate among the rows with a label is climbed from few of these rows to many; any other metric
+    A rate among the rows with a label is climbed from few of these rows to many; accuracy or a gap
     from few rows with label 1 to many, with starts at both ends.
     """
     rate = rate_of(constraint)
-    if rate is not None and rate.monotone:
+    assert rate is not None
+    if rate.monotone:
         return p <= level
     under, rows = below.cpu().numpy(), int(below[-1])
     sizes = rows * 0.5 ** (
         np.arange(STEPS_PER_HALVING * math.log2(max(rows, 2)) + 1) / STEPS_PER_HALVING
     )
     upwards, sides, first, ratio, most = False, (False, True), FIRST_START, START_RATIO, rows / 2
-    if rate is not None and rate.of != "total":
+    if rate.of in ("predicted", "rejected") and not constraint.gap:
         upwards = (rate.of == "predicted") == (rate.class_index == 0)
         bound = constraint.bound if constraint.at_least else 1 - constraint.bound
         bound = min(max(bound, 1e-9), 1 - 1e-12)
@@ -135,7 +135,7 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
 
 def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
     z, best, margins = float(ndtri(1 - level)), None, np.zeros(len(objective.constraints))
-    met = margins
+    met, true = margins, objective.by_group(rows.target, rows.groups)
     for _ in range(SEARCHES):
         try:
             rule = tuned(rows, objective.tightened(margins.tolist()))
@@ -145,13 +145,13 @@ def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fit
             margins = (met + margins) / 2  # too much: go halfway back
             continue
         met, eta = margins, (rule.factor * rows.logits + rule.offsets).softmax(1)
-        both = [rows.matrices(eta, rule.gain, w, objective) for w in (rows.weight, rows.weight**2)]
-        seen = CellSums.of(objective, *both)
+        scored = [ScoredRows(eta, true, w) for w in (rows.weight, rows.weight**2)]
+        seen = CellSums.of(objective, *(each.matrices(rule.gain.unsqueeze(0)) for each in scored))
         limits = [slack_and_error(each, seen, z) for each in objective.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])
         if best is None or short.max() < best[0]:
             best = short.max(), rule, seen
-        # Margins come from the delta method, the verdict from the exact test where there is one.
+        # Margins come from the normal approximation, the verdict from the exact test of a rate.
         if all(p_values(each, seen, level)[0] <= level for each in objective.constraints):
             return rule._replace(promised=True), seen
         if np.isinf(short).any():  # no margin helps where the metric is undefined

@@ -15,15 +15,9 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.class_shares import estimated_shares
-from evalign.decisions.expected import best_expected, slacks_of
+from evalign.decisions.expected import best_expected, confusion_of
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
-from evalign.decisions.module import (
-    RuleModule,
-    calibrated,
-    labels_of,
-    probabilities_of,
-    scores_of,
-)
+from evalign.decisions.module import Formula, RuleModule
 from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
 from evalign.store.files import write_json
@@ -33,14 +27,12 @@ LARGEST_GAP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionRule:
+class DecisionRule(Formula):
     """A rule that gives a row with class probabilities η the label argmax_j Σ_y η_y G[y, j].
 
-    Made by `fit_decision`. The rule is frozen: the label of a row does not depend on other rows.
-    It takes logits, or probabilities by name, in the forms that `fit_decision` takes. A tensor
-    returns a tensor; an array or a list returns a numpy array.
-
-    In a multilabel problem each label is a binary problem with its own matrix.
+    Made by `fit_decision`, whose forms of logits and probabilities it takes. The label of a row
+    does not depend on other rows. In a multilabel problem each label is a binary problem. Metric,
+    constraint, confidence and classes are as they were given.
 
     Args:
         gain: G (C, C), float64; G[y, j] is the gain of label j if y is true. (L, 2, 2) if
@@ -48,25 +40,19 @@ class DecisionRule:
         decision: "argmax", "tuned" or "expected".
         source: the origin of G: "argmax", "expected", "labels" for a tuned rule, or "adapted". A
             tuned rule is "argmax" if fewer than two classes have labels.
-        metric: the metric, as given.
-        constraint: the constraint, as given.
-        score: the metric of a tuned rule on its rows, greater is better; None for other decisions.
-            Cross-fitted, unless only labels count.
-        argmax_score: the metric of argmax on the same rows, beside `score`.
+        score: the metric of a tuned rule on its rows, greater is better, cross-fitted unless only
+            labels count.
+        argmax_score: the metric of argmax on the same rows.
         offsets: added to logits: η = softmax(factor·logits + offsets).
-        factor: multiplies logits.
-        task: "binary", "multiclass" or "multilabel".
-        classes: the names of the classes, as given.
         class_dim: the dimension of the classes in scores of more than two dimensions.
         class_prior: the share of each class (C,) or label (L,) in the rows of the fit: by their
             labels if the rule is tuned, otherwise by their probabilities.
         calibration_gap: the largest relative difference, beyond chance, between a class's mean
-            probability and its share of the labels in the rows of the fit. None without labels.
+            probability and its share of the labels in the rows of the fit.
         rows: the number of rows of the fit.
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
-        confidence: the probability that the constraints hold on new data, as given.
-        promised: whether these rows prove the constraints at this confidence; None without one.
-        named: whether labels are returned by the names in `classes`, as the fit was given them.
+        promised: whether these rows prove the constraints at this confidence.
+        named: whether labels are returned by the names in `classes`.
         beyond: whether the logits of two classes or many labels left 0 to 1 in the fit. Calls with
             one logit for each label then refuse what looks like probabilities.
     """
@@ -93,21 +79,14 @@ class DecisionRule:
     beyond: bool = False
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Labels, int64: one for each row; 0 or 1 for each label of each row if multilabel.
-
-        An array of names, if the labels of the fit were strings.
-        """
+        """Labels: class indices, names if the fit was given these; 0 and 1 if multilabel."""
         scores = self._scores("DecisionRule", logits, probabilities)
         labels = scores.in_original_form(self.labels_of(self.softmax(scores.rows)))
-        return (
-            np.array(self.classes)[np.asarray(labels.tolist(), np.int64)] if self.named else labels
-        )
+        names = np.array(self.classes)
+        return names[np.asarray(labels.tolist(), np.int64)] if self.named else labels
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Scores, float64, in the shape of the logits; the label is the argmax.
-
-        In a multilabel problem, a label is predicted if its score is positive.
-        """
+        """Scores in the shape of the logits: the label is the argmax; if multilabel, score > 0."""
         scores = self._scores("DecisionRule", logits, probabilities)
         return scores.in_original_form(self.scores_of(self.softmax(scores.rows)))
 
@@ -115,20 +94,19 @@ class DecisionRule:
         """Probabilities η, float64, in the shape of the logits."""
         scores = self._scores("DecisionRule", logits, None)
         eta = self.softmax(scores.rows)
-        return scores.in_original_form(eta[..., 1] if self._multilabel else eta)
+        return scores.in_original_form(eta[..., 1] if self.multilabel else eta)
 
     def __str__(self) -> str:
         """The rule in words: from which probability on, or by which offsets of the logits."""
         names = self.classes or [f"class {place}" for place in range(len(self.gain))]
-        if self._multilabel or len(names) == 2:
-            named = names if self._multilabel else names[1:]
+        if self.multilabel or len(names) == 2:
+            named = names if self.multilabel else names[1:]
             return "\n".join(map(_from, named, np.atleast_1d(self.threshold).tolist()))
         most = 0 if self.class_prior is None else int(self.class_prior.argmax())
         width = max(len(str(name)) for name in names)
         added = zip(names, self._added(most).tolist(), strict=True)
-        return "\n".join(
-            ["the largest logit plus", *(f"{n!s:{width}}  {by:+.2f}" for n, by in added)]
-        )
+        lines = [f"{name!s:{width}}  {by:+.2f}" for name, by in added]
+        return "\n".join(["the largest logit plus", *lines])
 
     def _added(self, against: int) -> Tensor:
         """What makes each class even with one of them: added to its logit (C,).
@@ -147,75 +125,52 @@ class DecisionRule:
 
     @property
     def threshold(self) -> Any:
-        """The probability of the second of two classes above which the rule predicts the class.
+        """The model's own probability of the second of two classes above which it is predicted.
 
-        It applies to the model's own probability, before calibration: a float, or an array (L,) if
-        multilabel. 0 means always and 1 never, including thresholds beyond the log-odds that stand
-        for probabilities of 0 and 1. Rules of more classes have no threshold.
+        An array (L,) if multilabel. 0 means always, 1 never. More classes have no threshold.
         """
         at = self.log_odds
         at = torch.where(at.abs() > -math.log(FLOOR), at.sign() * torch.inf, at).sigmoid()
-        return at.cpu().numpy() if self._multilabel else at.item()
+        return at.cpu().numpy() if self.multilabel else at.item()
 
     @property
     def log_odds(self) -> Tensor:
         """The `threshold` on the scale of the logits: (), or (L,) if multilabel."""
-        if not self._multilabel and len(self.gain) != 2:
+        if not self.multilabel and len(self.gain) != 2:
             number = len(self.gain)
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
-        if not self._multilabel:
+        if not self.multilabel:
             return -self._added(0)[1]
         offsets = 0 if self.offsets is None else self.offsets
         return ((self.gain[:, 0, 0] / self.gain[:, 1, 1]).log() - offsets) / self.factor
 
     @property
-    def _multilabel(self) -> bool:
+    def multilabel(self) -> bool:
+        """Whether each column is a label of its own."""
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
-        scores = as_scores(
-            owner, logits, probabilities, None, self.task, self.class_dim, beyond=self.beyond
-        )
+        how = self.task, self.class_dim
+        scores = as_scores(owner, logits, probabilities, None, *how, beyond=self.beyond)
         name = "logits" if probabilities is None else "probabilities"
-        kind = "labels" if self._multilabel else "classes"
+        kind = "labels" if self.multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
         got = scores.rows.shape[1]
         require(got == len(self.gain), owner, name, allowed, got, ONE_ROW)
         return scores
 
-    def softmax(self, logits: Tensor) -> Tensor:
-        """Probabilities (N, C) of finite logits (N, C).
-
-        In a multilabel problem (N, L, 2): of the absence and of the presence of each label.
-        """
-        rows = calibrated(logits, self.factor, self.offsets)
-        return probabilities_of(rows, multilabel=self._multilabel)
-
-    def scores_of(self, probabilities: Tensor) -> Tensor:
-        """Scores (N, C) of probabilities (N, C), float64: the expected gain of each label.
-
-        In a multilabel problem (N, L): the gain of predicting each label.
-        """
-        return scores_of(probabilities, self.gain, multilabel=self._multilabel)
-
-    def labels_of(self, probabilities: Tensor) -> Tensor:
-        """Labels (N,) of probabilities (N, C), float64; (N, L) of (N, L, 2)."""
-        return labels_of(self.scores_of(probabilities), multilabel=self._multilabel)
-
     def as_module(self, *, probabilities: bool = False) -> RuleModule:
         """The rule as a module from logits to label indices, to ship with a network.
 
-        It compiles, exports and travels in a `state_dict`. With `probabilities` it returns a pair,
-        labels and the probabilities in the shape of the logits. It checks nothing: a row with NaN
-        or infinite logits gets the label −1.
+        With `probabilities` it returns a pair, labels and the probabilities in the shape of the
+        logits. It checks nothing: a row with NaN or infinite logits gets the label −1.
 
         Examples:
             >>> rule = DecisionRule(torch.eye(3).double(), "argmax", "argmax")
             >>> torch.nn.Sequential(torch.nn.Identity(), rule.as_module())(torch.eye(3))
             tensor([0, 1, 2])
         """
-        numbers = self.gain, self.factor, self.offsets
-        return RuleModule(*numbers, self._multilabel, self.class_dim, probabilities)
+        return RuleModule(self, probabilities)
 
     def adapt(
         self,
@@ -226,13 +181,10 @@ class DecisionRule:
     ) -> "DecisionRule":
         """Adapt the rule to unlabelled rows with other class shares.
 
-        The shares are estimated from the probabilities, unless they are given. Two assumptions: the
-        distribution within each class is unchanged, and the probabilities were calibrated. They are
-        then corrected for the new shares, and the rule is found from them as by decision
-        "expected". Shares stay the same if chance explains the difference. The adapted rule
-        promises nothing, as it has seen no labels.
-
-        If `calibration_gap` is above a quarter, a warning says that the estimate is unreliable.
+        The shares are estimated from the probabilities, unless they are given, and stay the same if
+        chance explains the difference. Two assumptions: the distribution within each class is
+        unchanged, and the probabilities were calibrated; a `calibration_gap` above a quarter is
+        warned of. The rule is then found from the corrected probabilities, as by "expected".
 
         Args:
             logits: rows as in a call of the rule.
@@ -247,35 +199,32 @@ class DecisionRule:
             names = "metric and class_prior of the rule"
             raise ValueError(complaint(owner, names, "be known", None, cure))
         objective = Objective.of(
-            owner, self.metric, self.constraint, self.classes, multilabel=self._multilabel
+            owner, self.metric, self.constraint, self.classes, multilabel=self.multilabel
         )
         objective.check_groups(given=False)
         scores = self._scores(owner, logits, probabilities)
-        rows = calibrated(scores.rows, self.factor, self.offsets)
-        weight = torch.ones_like(rows if self._multilabel else rows[:, 0])
-        old = self.class_prior.to(rows)
+        rows = self.calibrated(scores.rows)
+        weight = torch.ones_like(rows if self.multilabel else rows[:, 0])
+        old = self._shares(self.class_prior.to(rows))
         if class_prior is None:
-            before = torch.stack([1 - old, old], -1) if self._multilabel else old
-            new = estimated_shares(self.softmax(scores.rows), before, self.rows or len(rows))
-            new = new[:, 1] if self._multilabel else new
+            new = estimated_shares(self.softmax(scores.rows), old, self.rows or len(rows))
             if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
                 warn(
                     f"The class shares estimated by {owner} are unreliable: the probabilities were "
                     "not calibrated on the rows of the fit. Pass class_prior= if you know it."
                 )
         else:
-            new = class_vector(owner, "class_prior", class_prior, len(old)).to(rows)
-            one = self._multilabel or abs(new.sum().item() - 1) < 1e-6
-            ok = bool(((new > 0) & (new < 1)).all()) and one
+            new = self._shares(class_vector(owner, "class_prior", class_prior, len(old)).to(rows))
+            ok = bool(((new > 0) & (new < 1)).all() & ((new.sum(-1) - 1).abs() < 1e-6).all())
             allowed = "hold shares between 0 and 1, which sum to 1 over classes"
-            require(ok, owner, "class_prior", allowed, new.tolist())
+            require(ok, owner, "class_prior", allowed, class_prior)
         # A class that had no rows has no share to scale.
         change = torch.where((old > 0) & (new > 0), new / old, 1).log()
-        if self._multilabel:
-            change = change - torch.where(old < 1, (1 - new) / (1 - old), 1).log()
+        if self.multilabel:
+            change, new = change[:, 1] - change[:, 0], new[:, 1]
         adapted = rows + change
-        gain = best_expected(adapted, weight, objective)
-        eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)
+        gain = best_expected(adapted, weight, objective).gain
+        eta = adapted.sigmoid() if self.multilabel else adapted.softmax(1)
         return replace(
             self,
             gain=gain,
@@ -284,11 +233,15 @@ class DecisionRule:
             offsets=change if self.offsets is None else self.offsets.to(rows) + change,
             class_prior=new,
             rows=len(rows),
-            slacks=slacks_of(objective, adapted, eta, eta, weight, gain),
+            slacks=objective.slacks(confusion_of(objective, adapted, eta, eta, weight, gain)),
             confidence=None,
             promised=None,
             argmax_score=None,
         )
+
+    def _shares(self, shares: Tensor) -> Tensor:
+        """Shares (C,); if multilabel (L, 2), of the rows without and with each label."""
+        return torch.stack([1 - shares, shares], -1) if self.multilabel else shares
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings, without a metric that is not a name."""

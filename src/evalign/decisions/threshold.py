@@ -13,9 +13,8 @@ SATURATED = 700.0
 def all_cuts(margin: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The thresholds (K,) of all cuts, the rows below each, and the confusion matrix of each.
 
-    Cut k gives label 0 to the k rows with the lowest log-odds and label 1 to the others. After one
-    sort, cumulative sums of the targets (N, 2), labels or probabilities, give the confusion
-    matrices of all cuts. With groups, targets are (N, G·2).
+    Cut k gives label 0 to the k rows with the lowest log-odds. After one sort, cumulative sums of
+    the targets (N, 2), labels or probabilities, give the matrices. With groups, they are (N, G·2).
     """
     order, middle, kept = cut_places(margin)
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
@@ -61,8 +60,7 @@ def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
 def threshold_gains(thresholds: Tensor) -> Tensor:
     """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold).
 
-    Beyond `SATURATED` all rows get one label, whose gain does not depend on the probabilities: the
-    smaller one may be 0, which exceeds no threshold.
+    Beyond `SATURATED` all rows get one label, also where the smaller probability is 0.
     """
     gains = torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
     one_label = torch.stack([thresholds > 0, thresholds < 0], -1).to(gains).unsqueeze(-2)

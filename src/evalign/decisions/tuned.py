@@ -1,11 +1,9 @@
 """Find the gain matrix with labels, without overfitting few of them.
 
-A search over labels alone is exact on the rows it sees and overfits when they are few: one lucky
-row moves the threshold. So the model's probabilities, calibrated with the labels by a few numbers,
-count as much as `EVIDENCE` further rows of each class. With few labels the rule is close to
-"expected", with many to the search over labels alone; with `ENOUGH` rows of every class only labels
-count. Choosing among several rules on held-out rows would be as noisy with few labels as the search
-itself.
+A search over labels alone overfits when they are few: one lucky row moves the threshold. So the
+model's probabilities, calibrated with the labels by a few numbers, count as much as `EVIDENCE`
+further rows of each class. With `ENOUGH` rows of every class only labels count. Choosing among
+several rules on held-out rows would be as noisy with few labels as the search itself.
 """
 
 from typing import NamedTuple
@@ -26,15 +24,9 @@ CALIBRATION_DIGITS = 2.0**-20  # no realistic number of rows determines log-odds
 
 
 class Fitted(NamedTuple):
-    """A fitted rule for probabilities softmax(factor·logits + offsets).
+    """A fitted rule for probabilities softmax(factor·logits + offsets), as in `DecisionRule`.
 
-    Args:
-        gain: the gain matrix, (C, C) or (L, 2, 2).
-        source: the origin of the gain, as in `DecisionRule.source`.
-        score: the metric of a tuned rule, on held-out rows unless only labels count.
-        promised: whether the constraint is promised; None without a confidence.
-        factor: 1 for tuned rules of two classes, where calibration only moves the threshold.
-        offsets: (C,), or 0.
+    The factor of a tuned rule of two classes is 1: calibration only moves the threshold.
     """
 
     gain: Tensor
@@ -46,14 +38,9 @@ class Fitted(NamedTuple):
 
 
 class LogitRows(NamedTuple):
-    """Rows to fit a rule to.
+    """Rows to fit a rule to: logits and one-hot labels (N, C), weights and groups (N,).
 
-    Args:
-        logits: (N, C).
-        target: one-hot labels (N, C).
-        weight: (N,).
-        argmax: the gain matrix of the network's own labels.
-        groups: the group of each row, if the objective has groups.
+    `argmax` is the gain matrix of the network's own labels.
     """
 
     logits: Tensor
@@ -61,11 +48,6 @@ class LogitRows(NamedTuple):
     weight: Tensor
     argmax: Tensor
     groups: Tensor | None = None
-
-    def matrices(self, eta: Tensor, gain: Tensor, weight: Tensor, objective: Objective) -> Tensor:
-        """The confusion matrix (1, ...) of a gain matrix for probabilities η and weights (N,)."""
-        true = objective.by_group(self.target, self.groups)
-        return ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))
 
 
 def search(
@@ -103,10 +85,8 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
             trust = mass / (mass + EVIDENCE)
             believed = calibrated.believed(logits, target, weight)
             believed = trust * target + (1 - trust) * believed
-            # One row does not show how well its class can be recognised. Held out, it is scored by
-            # a model that never saw the class, and the search would predict the class on far too
-            # many rows. So the row counts as recognised, and the rule predicts the class about
-            # where argmax does.
+            # One row does not show how well its class can be recognised. So the row counts as
+            # recognised, and the rule predicts the class about where argmax does.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
         believed = objective.by_group(believed, groups)
         if two:
@@ -116,13 +96,14 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
         return search(eta.log(), believed, weight, objective, start), calibrated
 
     gain, calibrated = learned(weight)
+    true = objective.by_group(target, groups)
     if alone:
-        matrix = rows.matrices(calibrated.eta, gain, weight, objective)
+        matrix = ScoredRows(calibrated.eta, true, weight).matrices(gain.unsqueeze(0))
     else:
         matrix, fold = torch.zeros_like(gain).unsqueeze(0), folds(y)
         for held_out in ((fold == number).double() * weight for number in range(FOLDS)):
             fitted, seen = learned(weight - held_out)
-            matrix += rows.matrices(seen.eta, fitted, held_out, objective)
+            matrix += ScoredRows(seen.eta, true, held_out).matrices(fitted.unsqueeze(0))
     score = objective.scores(matrix).item()
     return Fitted(gain, "labels", score, None, calibrated.factor, calibrated.offsets)
 
@@ -140,34 +121,21 @@ class Calibrated(NamedTuple):
     offsets: Tensor
 
     def believed(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """η with 0 for a class that has no row, by the logits and by the targets.
-
-        Calibration may raise the floor that stands for 0 (see `without_floor`).
-        """
+        """η with 0 for a class without rows, where calibration may have raised the floor."""
         known = without_floor(logits.softmax(1)).any(0) | (weight @ target > 0)
         return self.eta * known
 
 
 def calibrate(logits: Tensor, target: Tensor, weight: Tensor) -> Calibrated:
     """Calibrate the probabilities of logits (N, C) with targets (N, C) and weights (N,)."""
-    if logits.shape[1] == 2:
-        margin = logits[:, 1] - logits[:, 0]
-        a, b = calibration.factor_and_offset(margin, target[:, 1], weight)
-        b = torch.stack([torch.zeros_like(b), b])
-    else:
-        a, b = calibration.factor_and_offsets(logits, target, weight)
+    a, b = calibration.factor_and_offsets(logits, target, weight)
     # The last digits depend on the order of the rows, and would break ties between classes.
     a, b = ((x / CALIBRATION_DIGITS).round() * CALIBRATION_DIGITS for x in (a, b))
     return Calibrated((a * logits + b).softmax(1), a.item(), b)
 
 
 def folds(y: Tensor) -> Tensor:
-    """The fold of each row, stratified by class, even for a class with fewer rows than folds.
-
-    Examples:
-        >>> folds(torch.tensor([0] * 5 + [1] * 5))[:5].sort().values
-        tensor([0, 1, 2, 3, 4])
-    """
+    """The fold of each row, stratified by class, even for a class with fewer rows than folds."""
     shuffled = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).to(y.device)
     order = shuffled[y[shuffled].argsort(stable=True)]
     fold = torch.empty_like(y)

@@ -14,7 +14,7 @@ from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
-from evalign.decisions.fit_rows import FitSettings, check_promise
+from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
 from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
@@ -37,9 +37,8 @@ class RuleSettings:
 
     def check(self, owner: str, groups: np.ndarray | None) -> None:
         """Refuse settings that no rule can meet, before a classifier is trained."""
-        check_promise(owner, self.decision, self.constraint, self.confidence)
         given = {"constraint": self.constraint, "classes": self.classes}
-        FitSettings(owner, self.metric, self.decision, **given)
+        FitSettings(owner, self.metric, self.decision, confidence=self.confidence, **given)
         parts = parse(self.constraint, self.classes, owner=owner) if self.constraint else ()
         gaps, name = [each.text for each in parts if each.gap], "constraint_groups"
         if not gaps:

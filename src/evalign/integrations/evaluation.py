@@ -20,9 +20,8 @@ from evalign.training.validation import hard_confusion, hard_labels, reading
 class Evaluation:
     """Adds up the rows of an evaluation batch by batch, without keeping their logits.
 
-    `owner` is the class that errors name. The loss says how to read rows, where that is not `given`
-    as ignore_index or class_dim, and holds offsets of the logits, if any. `rule` are arguments of
-    `DecisionFitter`: decision, constraint, confidence and ranks.
+    The loss says how to read rows, where that is not `given` as ignore_index or class_dim, and
+    holds offsets of the logits, if any. `rule` are arguments of `DecisionFitter`.
     """
 
     def __init__(
@@ -37,8 +36,7 @@ class Evaluation:
             allowed, got = "be a torch.nn.Module", getattr(loss, "__name__", type(loss).__name__)
             cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
             raise TypeError(complaint(owner, "loss", allowed, got, cure))
-        self.owner = owner
-        self.loss = loss
+        self.owner, self.loss = owner, loss
         self.metric = resolve(metric, owner=owner)
         self.reading = reading(loss, **given)
         self._fitter = DecisionFitter(metric, **rule, **self.reading)
@@ -52,33 +50,28 @@ class Evaluation:
         self._fitter.reset()
         self._fitter.offsets = offsets_of(self.loss)
 
-    def add(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
-        """Add the rows of a batch, for the metric of argmax and the next rule."""
-        self.confusion = self.confusion + self._counted(logits, target, weight, **self.reading)
-        self._fitter.update(logits, hard_labels(target, **self.reading), sample_weight=weight)
-
-    def test(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
-        """Add the rows of a batch, for the metrics of argmax and of the labels by the rule."""
-        self.confusion = self.confusion + self._counted(logits, target, weight, **self.reading)
-        # Twice: the scores of argmax are probabilities, which a check would refuse as logits.
-        scores, labels = 2 * self.rule.scores(logits), hard_labels(target, **self.reading)
-        how = self.reading | {"task": self.rule.task}
-        self.by_rule = self.by_rule + self._counted(scores, labels, weight, **how)
-
-    def _counted(
-        self, logits: Tensor, target: Tensor, weight: Tensor | None, **how: Any
-    ) -> Confusion:
-        matrix = self.metric.needs_matrix
-        return hard_confusion(logits, target, sample_weight=weight, matrix=matrix, **how)
+    def add(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, test: bool = False
+    ) -> None:
+        """Add the rows of a batch: to the metric of argmax, and to that by the rule or the rule."""
+        labels = hard_labels(target, **self.reading)
+        how: dict[str, Any] = {"sample_weight": weight, "matrix": self.metric.needs_matrix}
+        how |= self.reading
+        self.confusion = self.confusion + hard_confusion(logits, target, **how)
+        if test:
+            # Twice: the scores of argmax are probabilities, which a check would refuse as logits.
+            scores, how = 2 * self.rule.scores(logits), how | {"task": self.rule.task}
+            self.by_rule = self.by_rule + hard_confusion(scores, labels, **how)
+        else:
+            self._fitter.update(logits, labels, sample_weight=weight)
 
     @property
     def rule_score(self) -> float | None:
         """The cross-fitted metric of the rule; NaN if no rule meets the constraint."""
-        try:
-            score = self.rule.score
-        except Infeasible:
+        rule = self.saved_rule
+        if rule is None:
             return math.nan
-        return score if score is None or self.metric.greater_is_better else -score
+        return rule.score if rule.score is None or self.metric.greater_is_better else -rule.score
 
     def keep_rule(self) -> None:
         """Keep the rows of all ranks. The rule is fitted to them when first asked for."""
@@ -89,8 +82,7 @@ class Evaluation:
         """The rule of the last evaluation, the same on all ranks."""
         if self.fitted is None:
             cure = "Call Trainer.validate or evaluate first, with labelled rows."
-            text = complaint(self.owner, "rule", "follow an evaluation", "none", cure)
-            raise RuntimeError(text)
+            raise RuntimeError(complaint(self.owner, "rule", "follow an evaluation", "none", cure))
         if isinstance(self.fitted, DecisionFitter):
             self.fitted = self.fitted.compute()
         return self.fitted
@@ -115,11 +107,9 @@ def check_annealing(
     """Check that an annealing cools the loss being trained; a metric of None is not watched."""
     if annealing is None:
         return
-    cooled = any(
-        # `torch.compile` puts the same loss, with its temperature, into a module of its own.
-        part is annealing.loss or getattr(part, "temperature", None) is annealing.loss.temperature
-        for part in loss.modules()
-    )
+    # `torch.compile` puts the same loss, with its temperature, into a module of its own.
+    temperatures = [getattr(part, "temperature", None) for part in loss.modules()]
+    cooled = any(each is annealing.loss.temperature for each in temperatures)
     allowed, cure = "be the one being trained, or a part of it", "A copy would not do."
     require(cooled, "TemperatureAnnealing", "loss", allowed, "another", cure)
     if metric is not None:
@@ -128,8 +118,7 @@ def check_annealing(
 
 def check_direction(owner: str, greater_is_better: bool | None, metric: Metric) -> None:
     """Check that `owner`, which watches the metric, knows whether higher is better."""
-    wanted = metric.greater_is_better
+    wanted, got = metric.greater_is_better, greater_is_better
     allowed = f"be {wanted} for the metric {metric.name}"
     cure = "Give a cost of your own as metrics.Minimize(function)." if wanted else ""
-    ok = greater_is_better == wanted
-    require(ok, owner, "greater_is_better", allowed, greater_is_better, cure)
+    require(got == wanted, owner, "greater_is_better", allowed, got, cure)

@@ -78,27 +78,22 @@ class AlignedTrainer(Trainer):
     """A `Trainer` with a loss of (logits, labels), and the metric that judges the model.
 
     The gradient of a step is that of the loss over its rows of all processes and all micro-batches
-    together. `MetricLoss` sums over the processes itself, so the Trainer's own factor for them is
-    left out; `gradient_accumulation_steps` goes over the micro-batches twice (`exact_backward`).
+    together; `gradient_accumulation_steps` goes over the micro-batches twice (`exact_backward`).
 
     An evaluation reports the metric of all its rows as `eval_metric`, and leaves a decision rule
-    for them as `rule`; it keeps no logits. `predict` also returns `labels` by that rule and
-    `probabilities`. A checkpoint holds the loss and its annealing, and wherever weights are saved,
-    the rule lies beside them as `rule.json`, which `evalign.load` opens.
+    for them as `rule`. `predict` also returns `labels` by that rule and `probabilities`. A
+    checkpoint holds the loss and its annealing; the rule lies beside the weights as `rule.json`.
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
             pixels at the resolution of their labels.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
-        decision: how `rule` finds labels for that metric, as in `fit_decision`.
-        constraint: such as "recall[2] >= 0.9", which `rule` meets on the evaluation rows.
-        confidence: such as 0.95, the probability that the constraint holds on new data too.
+        decision, constraint, confidence: of `rule`, as in `fit_decision`.
         annealing: cools that loss by `eval_metric` during training, and ends the training.
-        compute_metrics: as in `Trainer`, reported beside `eval_metric`. It is called with the
-            logits of all rows, which are then kept; or, if it takes `compute_result`, per batch.
+        compute_metrics: as in `Trainer`, reported beside `eval_metric`: of the logits of all rows,
+            which are then kept; or, if it takes `compute_result`, per batch.
 
-    The other arguments are those of `Trainer`. With `model_init`, every call of `train` begins with
-    a new model, and so with the loss and the annealing as they were given.
+    The other arguments are those of `Trainer`. With `model_init`, the loss begins anew as well.
     """
 
     def __init__(
@@ -137,13 +132,9 @@ class AlignedTrainer(Trainer):
         self._replaying = ExitStack()  # open while they are back-propagated
         if self.args.gradient_accumulation_steps > 1:
             ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
-        smoothing = self.args.label_smoothing_factor
-        allowed, cure = (
-            "be 0 with a loss of one's own",
-            f"AlignedLoss(label_smoothing={smoothing}).",
-        )
-        name = "label_smoothing_factor"
-        require(smoothing == 0, "TrainingArguments", name, allowed, smoothing, f"Use {cure}")
+        smoothing, name = self.args.label_smoothing_factor, "label_smoothing_factor"
+        allowed, cure = "be 0 with another loss", f"Use AlignedLoss(label_smoothing={smoothing})."
+        require(smoothing == 0, "TrainingArguments", name, allowed, smoothing, cure)
         copies = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
         allowed = "give every process rows of its own, without tensor, context or sequence parallel"
         got = f"{copies} processes that share rows"
@@ -207,10 +198,7 @@ class AlignedTrainer(Trainer):
 
     def _forward(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Tensor, Tensor]:
         """Outputs, logits and labels. A model that is given labels computes a loss of its own."""
-        cure = (
-            'Set TrainingArguments(label_names=["labels"]): '
-            "Trainer drops columns that forward does not take."
-        )
+        cure = 'Set TrainingArguments(label_names=["labels"]): Trainer drops unnamed columns.'
         require("labels" in inputs, "AlignedTrainer", "a batch", "hold labels", [*inputs], cure)
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         return outputs, *classes_second(logits_of(outputs), inputs["labels"])
@@ -247,36 +235,22 @@ class AlignedTrainer(Trainer):
 
     @property
     def rule(self) -> DecisionRule:
-        """The decision rule for the rows of the last evaluation, fitted when first asked for.
-
-        It takes logits as the loss does: those of tokens as (N, C, T).
-        """
+        """The decision rule for the rows of the last evaluation. Tokens are (N, C, T) to it."""
         return self._evaluation.rule
 
     def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> Scores:
         """Add the rows of a batch, and after the last one return the metric of all."""
         logits, labels = prediction.predictions, torch.as_tensor(prediction.label_ids)
         logits = torch.as_tensor(logits[0] if isinstance(logits, tuple) else logits)
-        if not logits.is_floating_point():
-            allowed, got = "return logits, not labels", logits.dtype
-            cure = "Leave it out, and take logits.argmax(-1) in compute_metrics."
-            argument = "preprocess_logits_for_metrics"
-            raise TypeError(complaint("AlignedTrainer", argument, allowed, got, cure))
         test = self._predicting and self._evaluation.fitted is not None
-        count = self._evaluation.test if test else self._evaluation.add
-        count(*classes_second(logits, labels))
+        self._evaluation.add(*classes_second(logits, labels), test=test)
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
-        argmax = self.metric(cast(Confusion, self._evaluation.confusion)).item()
-        if not self._predicting:
-            return {**own, "metric": argmax}
-        ours = (
-            {"metric": self.metric(cast(Confusion, self._evaluation.by_rule)).item()}
-            if test
-            else {}
-        )
-        return {**own, **ours, "metric_argmax": argmax}
+        counted = {"metric_argmax" if self._predicting else "metric": self._evaluation.confusion}
+        if test:
+            counted["metric"] = self._evaluation.by_rule
+        return own | {name: self.metric(cast(Confusion, c)).item() for name, c in counted.items()}
 
     def _stateful(self) -> dict[str, Any]:
         parts = {"loss": self.loss, "annealing": self.annealing}

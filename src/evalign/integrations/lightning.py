@@ -31,6 +31,7 @@ except ModuleNotFoundError as error:
 # The names under which a batch that is a dict may hold its target and its weights.
 TARGETS = ("labels", "label", "target", "y", "mask")
 WEIGHTS = ("sample_weight", "weight")
+UNPACK = "Override AlignedModule.unpack."
 
 
 class BatchParts(NamedTuple):
@@ -50,25 +51,18 @@ class AlignedModule(LightningModule):
 
     It logs `train_loss`, and after every validation the metric of all its rows, on all ranks: of
     argmax as `val_metric`, of the new rule on rows it has not seen as `val_metric_rule`. A test has
-    `test_metric`, of the labels that `Trainer.predict` returns, and `test_metric_argmax`. A mean
-    over batches would be another number.
-
-    The loss is a part of the module, so a checkpoint holds its temperature and running statistics.
-    It also holds `rule`, the decision rule of the last validation, by which `Trainer.predict`
-    returns labels.
+    `test_metric`, of the labels that `Trainer.predict` returns, and `test_metric_argmax`. A
+    checkpoint holds the loss, and `rule`, the rule of the last validation.
 
     Args:
         network: from x to logits, or to the output of a model of Hugging Face.
         loss: such as `MetricLoss`, which sums over the ranks by itself.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
-        decision: how `rule` finds labels for that metric, as in `fit_decision`.
-        constraint: such as "recall[2] >= 0.9", which `rule` meets on the validation rows.
-        confidence: such as 0.95, the probability that the constraint holds on new data too.
+        decision, constraint, confidence: of `rule`, as in `fit_decision`.
         learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
         microbatch_size: send a training batch through the network in parts of this many rows,
             computed again in the backward pass. Memory holds the activations of one part, and the
-            gradient is that of the whole batch. It replaces `accumulate_grad_batches`, which adds
-            up the metrics of parts. x must be a tensor, or a dict of tensors.
+            gradient is that of the whole batch. x must be a tensor, or a dict of tensors.
         ignore_index: the target of rows that an evaluation leaves out; by default that of the loss
             or of its parts.
 
@@ -94,32 +88,25 @@ class AlignedModule(LightningModule):
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
         rule = {"decision": decision, "constraint": constraint, "confidence": confidence}
         self._evaluation = Evaluation("AlignedModule", loss, metric, given, **rule)
-        self.network = network
-        self.loss = loss
-        self.metric = self._evaluation.metric
-        self.learning_rate = learning_rate
-        self.microbatch_size = microbatch_size
+        self.network, self.loss, self.metric = network, loss, self._evaluation.metric
+        self.learning_rate, self.microbatch_size = learning_rate, microbatch_size
 
     @property
     def rule(self) -> DecisionRule:
-        """The decision rule for the rows of the last validation, fitted when first asked for.
-
-        It is the same on all ranks. A module loaded from a checkpoint has the checkpoint's rule.
-        """
+        """The decision rule for the rows of the last validation, the same on all ranks."""
         return self._evaluation.rule
 
     def unpack(self, batch: Any) -> BatchParts:
         """The parts of a batch: x, and target and weight where it has them."""
-        cure = "Override AlignedModule.unpack."
         if not isinstance(batch, Mapping):
             parts = batch if isinstance(batch, list | tuple) else [batch]
             allowed, got = "be (x, target[, weight])", f"{len(parts)} parts"
-            require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, cure)
+            require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, UNPACK)
             return BatchParts(*parts)
         named = [[name for name in names if name in batch] for names in (TARGETS, WEIGHTS)]
         allowed = f"be at most one of {', '.join(TARGETS)}, and of {', '.join(WEIGHTS)}"
         ok = all(len(found) <= 1 for found in named)
-        require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], cure)
+        require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], UNPACK)
         x = {name: value for name, value in batch.items() if name not in TARGETS + WEIGHTS}
         parts = (batch[found[0]] if found else None for found in named)
         return BatchParts(x if len(x) != 1 else next(iter(x.values())), *parts)
@@ -140,9 +127,8 @@ class AlignedModule(LightningModule):
     def on_train_epoch_start(self) -> None:
         if self.trainer.accumulate_grad_batches > 1:  # a callback may change it every epoch
             warn(
-                "AlignedModule: accumulate_grad_batches is above 1, so the gradient is the mean of "
-                "those of batches, not that of the metric of all rows. Give the loader the whole "
-                "batch, and AlignedModule a microbatch_size to save memory."
+                "AlignedModule: accumulate_grad_batches is above 1, so the gradient is not that of "
+                "the metric of all rows. Use larger batches, and microbatch_size to save memory."
             )
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -156,8 +142,7 @@ class AlignedModule(LightningModule):
         if target is None:
             got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
             allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
-            cure = "Override AlignedModule.unpack."
-            raise ValueError(complaint("AlignedModule", "a batch", allowed, got, cure))
+            raise ValueError(complaint("AlignedModule", "a batch", allowed, got, UNPACK))
         return x, target, weight
 
     def _in_parts(self, x: Any) -> Tensor:
@@ -182,7 +167,7 @@ class AlignedModule(LightningModule):
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         x, target, weight = self._labelled(batch)
-        self._evaluation.test(self(x), target, weight)
+        self._evaluation.add(self(x), target, weight, test=True)
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels by the rule."""
@@ -230,23 +215,13 @@ class AlignedModule(LightningModule):
 
 
 class AnnealTemperature(Callback):
-    """Steps a `TemperatureAnnealing` after every validation of a training, and ends it.
+    """Steps a `TemperatureAnnealing` by a logged score after every validation of a training.
 
-    Its state is saved with Lightning's checkpoints: a resumed run keeps the same temperature.
-
-    Args:
-        annealing: cools the loss of the module that is trained.
-        monitor: the logged score to step on.
-
-    Examples:
-        >>> from evalign import MetricLoss
-        >>> loss = MetricLoss("f1_macro")
-        >>> callback = AnnealTemperature(TemperatureAnnealing(loss))
+    Its end is the end of the training. Its state is saved with Lightning's checkpoints.
     """
 
     def __init__(self, annealing: TemperatureAnnealing, *, monitor: str = "val_metric") -> None:
-        self.annealing = annealing
-        self.monitor = monitor
+        self.annealing, self.monitor = annealing, monitor
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not isinstance(pl_module, AlignedModule):
