@@ -165,7 +165,8 @@ def _codes(
         found = np.array([0, 1])
     if pos_label is not None:
         allowed = f"be one of two classes, here of {found.tolist()}"
-        ok = len(found) == 1 or (len(found) == 2 and pos_label in found.tolist())
+        ok = pos_label in found.tolist() if len(found) == 2 else isinstance(pos_label, str) != whole
+        ok = ok and len(found) < 3
         require(ok, OWNER, "pos_label", allowed, repr(pos_label))
         return (labels == pos_label).astype(np.int64), 2
     # As in scikit-learn, a single integer class is the negative one, unless it is 1.

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -112,9 +111,9 @@ class RunningConfusion(nn.Module):
     def hard_average(self, like: Confusion) -> Confusion:
         """The average of hard labels so far, in the shapes of another Confusion."""
         assert self.sums is not None
-        sizes = [part.numel() for part in _parts(replace(like, rows=None), like)]
+        sizes = [part.numel() for part in _parts(like, like)]
         parts = (self.sums / self.seen)[: sum(sizes)].split(sizes)
-        return _confusion(parts, replace(like, rows=None), like)
+        return _confusion(parts, like, like)
 
     def buffers_for(
         self, classes: int, like: Tensor, *, multilabel: bool, hard: bool

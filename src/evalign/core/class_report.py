@@ -55,11 +55,11 @@ class ClassReport:
         return pd.DataFrame.from_dict(self.rows, orient="index")
 
     def __str__(self) -> str:
-        shown = {visible(name): row for name, row in [*self.rows.items()][:SHOWN]}
-        width = max(map(len, ["class", *shown]))
+        shown = [(visible(name), row) for name, row in [*self.rows.items()][:SHOWN]]
+        width = max(map(len, ["class", *(name for name, _ in shown)]))
         columns = [*next(iter(self.rows.values()))]
         lines = ["class".ljust(width) + "".join(f"{column:>12}" for column in columns)]
-        for name, row in shown.items():
+        for name, row in shown:
             texts = (f"{x:12.3f}" if k < 3 else f"{x:12,.6g}" for k, x in enumerate(row.values()))
             lines.append(name.ljust(width) + "".join(texts))
         more = len(self.rows) - len(shown)

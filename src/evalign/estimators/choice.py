@@ -5,7 +5,9 @@ rule are chosen anew on the other folds, with rules that are fitted to these alo
 all folds together then have one score, as single folds may hold few rows of a class.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -61,18 +63,17 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
     """Choose or blend candidates that were cross-validated on the same folds."""
     rows, everything = judge.rows, np.ones(len(judge.rows.y), bool)
 
-    def weights(some: np.ndarray, labels: dict[str, np.ndarray]) -> dict[str, float]:
+    def weights(some: np.ndarray, labels: Callable[[Trial], np.ndarray]) -> dict[str, float]:
         if how == BLEND:
             return likeliest({name: one.oof.take(some) for name, one in tried.items()})
-        return {judge.best(labels, some): 1.0}
+        return {judge.best({name: labels(one) for name, one in tried.items()}, some): 1.0}
 
     labels: Labels = {}
     for way, decision in WAYS.items():
         labels[way] = np.full_like(rows.y, -1)
         for place, fold in enumerate(np.unique(rows.fold)):
             own = np.asarray(rows.fold == fold)
-            known = {name: one.labels_without(place, way) for name, one in tried.items()}
-            chosen = weights(~own, known)
+            chosen = weights(~own, partial(Trial.labels_without, fold=place, way=way))
             if len(chosen) == 1:
                 labels[way][own] = tried[next(iter(chosen))].found.labels[way][own]
                 continue
@@ -80,7 +81,7 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
             rule = settings.rule_without(oof, fold, decision)
             if rule is not None:
                 labels[way][own] = rule(probabilities=oof.values[own])
-    final = weights(everything, {name: one.found.labels["rule"] for name, one in tried.items()})
+    final = weights(everything, lambda one: one.found.labels["rule"])
     return ChosenModels(final, settings.rule(mean_out_of_fold(tried, final)), labels)
 
 

@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.decisions import Decision
 from evalign.estimators.arguments import check_arguments
-from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.export import export
 from evalign.estimators.fitting import train
 from evalign.estimators.network import BLOCK, blockwise, chosen, find_device, saved_network
@@ -204,13 +202,7 @@ class AlignedClassifier(Aligned):
         else:
             fraction = self.validation_fraction or HELD_OUT
             training, validation = rows.hold_out(fraction, groups, seed, targets.ordered)
-        settings = RuleSettings(
-            self.metric,
-            cast(Decision, self.decision),
-            self.constraint,
-            targets.names,
-            self.confidence,
-        )
+        settings = self._settings(targets)
         settings.check(OWNER, validation.groups)  # before training
         network, scaler, history, logits, offsets = train(
             arguments,

@@ -18,6 +18,7 @@ def compare(
     sample_weight: Any = None,
     *,
     groups: Any = None,
+    constraint_groups: Any = None,
     seeds: Iterable[int] = range(3),
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """Try the candidates of an ensemble once per seed, each time on other folds.
@@ -32,6 +33,7 @@ def compare(
         y: a label per row.
         sample_weight: a weight per row, or None.
         groups: a value per row, or None.
+        constraint_groups: a group per row for a gap, or None.
         seeds: each gives other folds, and is the `random_state` of the ensemble.
 
     Examples:
@@ -48,6 +50,8 @@ def compare(
 
     def tried(seed: int) -> Tried:
         one: Any = clone(ensemble)
-        return one.set_params(random_state=seed)._try(X, y, sample_weight, groups)
+        return one.set_params(random_state=seed)._try(
+            X, y, sample_weight, groups, constraint_groups
+        )
 
     return results([tried(seed) for seed in seeds], ensemble.choose)

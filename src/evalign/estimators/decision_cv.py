@@ -1,7 +1,6 @@
 """`AlignedDecisionCV`: the best decision rule for a metric, around any classifier."""
 
-import warnings
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -12,9 +11,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from evalign.core.checks import refuse_masked
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.decisions import Decision
-from evalign.estimators.evidence import RuleSettings, evidence
+from evalign.estimators.evidence import evidence
 from evalign.estimators.out_of_fold import (
     OWNER,
     Method,
@@ -161,10 +160,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         metric = resolve(self.metric, owner=OWNER)
         y, targets, codes = read_targets(OWNER, y, metric, self.pos_label, known)
         X, y = indexable(X, y)
-        decision = cast(Decision, self.decision)
-        settings = RuleSettings(
-            self.metric, decision, self.constraint, targets.names, self.confidence
-        )
+        settings = self._settings(targets)
         groups = row_groups(OWNER, groups, len(y))
         constraint_groups = row_groups(OWNER, constraint_groups, len(y), "constraint_groups")
         settings.check(OWNER, constraint_groups)
@@ -174,7 +170,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         if lacking:
             name = type(self.estimator).__name__
             text = f"{name}.fit takes no sample_weight: the weights are for the rule alone."
-            warnings.warn(text, TrainingWarning, stacklevel=3)
+            warn(text, TrainingWarning)
         params |= taken
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -207,7 +203,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         oof = OutOfFoldScores.gathered(values, self._method, codes, weight, parts, **how)
         self.rule_, self.cv_results_ = evidence(oof, settings)
         if doubt := settings.doubt(oof):
-            warnings.warn(doubt, TrainingWarning, stacklevel=3)
+            warn(doubt, TrainingWarning)
         return self
 
     @available_if(_has_probabilities)

@@ -3,22 +3,21 @@
 import copy
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from evalign.core.checks import require
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.decisions import Decision, DecisionRule
+from evalign.decisions import DecisionRule
 from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.estimators.choice import ChosenModels, choose
-from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.forms import read_rows, read_table
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
@@ -46,7 +45,12 @@ def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict
     A candidate that was left out of one run is left out.
     """
     each, judge = [run.trials.tried for run in runs], runs[0].trials.judge
+    first = judge.rows.row
+    same = all(np.array_equal(run.trials.judge.rows.row, first) for run in runs)
+    cure = "Give a number of folds as cv."
+    require(same, "compare", "ensemble", "hold out the same rows with every seed", "others", cure)
     names = [name for name in each[0] if all(name in tried for tried in each)]
+    require(bool(names), "compare", "ensemble", "have a candidate that no run leaves out", "none")
 
     def repeated(labels: list[Labels]) -> Labels:
         return {way: np.stack([one[way] for one in labels]) for way in labels[0]}
@@ -245,10 +249,7 @@ class AlignedEnsemble(Aligned):
         metric = resolve(self.metric, owner=OWNER)
         given = (X, y, sample_weight, groups, constraint_groups)
         table, targets, features = read_table(self, metric, *given)
-        decision = cast(Decision, self.decision)
-        settings = RuleSettings(
-            self.metric, decision, self.constraint, targets.names, self.confidence
-        )
+        settings = self._settings(targets)
         settings.check(OWNER, table.constraint_groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         parts = folds(self.cv, table, seed)
@@ -271,7 +272,7 @@ class AlignedEnsemble(Aligned):
                 tell=tell,
             )
         if doubt := settings.doubt(trials.judge.rows):
-            warnings.warn(doubt, TrainingWarning, stacklevel=4)
+            warn(doubt, TrainingWarning)
         choice = choose(trials.tried, self.choose, settings, trials.judge)
         return Tried(targets, features, trials, choice)
 

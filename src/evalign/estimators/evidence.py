@@ -145,17 +145,18 @@ def cross_fit(
     folds = np.unique(oof.fold)
     scores = {name: np.full(len(folds), np.nan) for name in decisions}
     labels = {name: np.full_like(oof.y, -1) for name in decisions}
-    rules: dict[str, list[DecisionRule | None]] = {name: [] for name in decisions}
+    rules: list[DecisionRule | None] = []
     for place, fold in enumerate(folds):
         test = np.asarray(oof.fold == fold)
         held_out = oof.take(test)
         for name, decision in decisions.items():
             found = settings.rule_without(oof, fold, decision)
-            rules[name].append(found)
+            if name == "rule":
+                rules.append(found)
             if found is not None:
                 given = labels[name][test] = found(**held_out.argument)
                 scores[name][place] = score_of(metric, given, held_out.y, held_out.weight, number)
-    return CrossFitted(scores, labels, rules["rule"])
+    return CrossFitted(scores, labels, rules)
 
 
 def mean_difference(scores: np.ndarray, metric: Metric) -> Estimate:

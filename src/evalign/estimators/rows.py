@@ -1,6 +1,5 @@
 """The rows of a table that a network is trained on: read, weighted and split."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from sklearn.utils import check_consistent_length
 from torch import Tensor
 
 from evalign.core.checks import require
+from evalign.core.input_warnings import warn
 from evalign.estimators.targets import Targets, row_groups, row_weights
 from evalign.tables.features import Features, Given, read
 from evalign.tables.values import TypedTable
@@ -93,7 +93,7 @@ class LabelledRows(NamedTuple):
                     "best epoch and the decision rule are chosen on the training rows. "
                     "Give more rows, or rows for validation."
                 )
-                warnings.warn(text, TrainingWarning, stacklevel=3)
+                warn(text, TrainingWarning)
                 return self, self
         # Held-out groups may hold all rows of a class.
         lost = np.setdiff1d(self.y[held_out], self.y[kept]) if self.y.ndim == 1 else kept[:0]

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import resolve
 from evalign.decisions import DecisionRule
+from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.targets import Targets, row_weights
 from evalign.store import archive
 from evalign.store.files import StoreError
@@ -50,6 +51,9 @@ class Aligned(ClassifierMixin, BaseEstimator):
     """A classifier with a decision rule. Its classes are those of the rule, in `_targets.order`."""
 
     metric: Any
+    decision: Any
+    constraint: str | None
+    confidence: float | None
     rule_: DecisionRule
     _targets: Targets
     _kept: ClassVar[tuple[str, ...]] = ()  # further attributes of a fit, which are saved
@@ -103,6 +107,10 @@ class Aligned(ClassifierMixin, BaseEstimator):
             With your own network and device: `load("model", network=my_network, device="cpu")`.
         """
         return archive.load(path, cls.__name__, **arguments)
+
+    def _settings(self, targets: Targets) -> RuleSettings:
+        constraint, confidence = self.constraint, self.confidence
+        return RuleSettings(self.metric, self.decision, constraint, targets.names, confidence)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "rule_")

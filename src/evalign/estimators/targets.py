@@ -1,6 +1,5 @@
 """Labels: read, encoded as class codes, decoded, and scored. Weights and groups of rows."""
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -194,7 +193,7 @@ def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> Non
             f"All rows of the classes {names[:3]} are in one fold, whose classifier never saw "
             f"them. {cure}"
         )
-        warnings.warn(text, TrainingWarning, stacklevel=4)
+        warn(text, TrainingWarning)
 
 
 def row_groups(owner: str, groups: Any, rows: int, argument: str = "groups") -> np.ndarray | None:

@@ -3,7 +3,6 @@
 The cross-entropy is that of logits + shift, with a factor for each class.
 """
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -120,11 +119,7 @@ def _by_core(rows: GivenRows, settings: KernelSettings, slopes: tuple[Tensor, ..
         c = Confusion.from_membership(batch, soft)
         sums = [c.tp, c.predicted]
         if settings.shift is not None:
-            shift = settings.shift.to(batch.logits)
-            shift = shift[1] - shift[0] if batch.task == "binary" else shift
-            moved = replace(batch, given=batch.logits + shift)
-            mean = batch.mean(moved.log_probabilities(), torch.neg, settings.factor)
-            sums.append(mean.sum.double())
+            sums.append(batch.cross_entropy(settings.shift, settings.factor).double())
         # The slopes depend on the logits too, but not in this gradient.
         (gradient,) = torch.autograd.grad(sums, rows.logits, slopes[: len(sums)], create_graph=True)
     return gradient

@@ -162,7 +162,7 @@ class AlignedLoss(MetricLoss):
     def sums_of(self, rows: GivenRows) -> Sums:
         self._check(rows)
         self._move(rows.logits.device)
-        way, rows = route(self, rows), self._as_to_come(rows)
+        way, rows = route(self, rows, whole=False), self._as_to_come(rows)
         with full_precision(rows.logits):
             if way == "core":
                 return self.sums_from_batch(Batch.of(rows))
@@ -253,23 +253,24 @@ class AlignedLoss(MetricLoss):
         """What the cross-entropy adds to the logits: offsets and log factors; and the factors.
 
         There is a factor for each class (or for a label's two). It takes the ratio of the rows'
-        weights back. The largest given weight is 1: only ratios count, and sums of very small ones
-        would be taken for 0.
+        weights back. The largest weight of a class is 1: only ratios count, and sums of very small
+        ones would be taken for 0.
         """
         factor, ratio, counts = self.class_weight, self._ratio(), self.counts
         if isinstance(factor, str):
             by_counts = counts is not None and (factor == BALANCED or pixels)
             root = 1.0 if factor == BALANCED else 0.5
             factor = positive(counts) ** -root if by_counts else None
-        elif factor is not None:
+        if factor is not None:
             factor = factor / factor.amax()
             factor = factor.unsqueeze(1).expand(-1, 2) if task == "multilabel" else factor
         if ratio is not None:
             factor = 1 / ratio if factor is None else factor / ratio
-        if factor is None or self.offsets is None:
-            return self.offsets, factor
+        if factor is None:
+            return self.offsets, None
         log = factor.log()
-        return self.offsets + (log[:, 1] - log[:, 0] if task == "multilabel" else log), factor
+        log = log[:, 1] - log[:, 0] if task == "multilabel" else log
+        return log if self.offsets is None else self.offsets + log, factor
 
     def _settings(self, rows: GivenRows) -> KernelSettings:
         shift, factor = self._adjustment(rows.task, pixels=rows.pixels)
@@ -311,11 +312,6 @@ class AlignedLoss(MetricLoss):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        if f"{prefix}metric_loss.temperature" in state_dict:
-            raise ValueError(
-                "This state of an AlignedLoss is of an earlier version, which kept other "
-                "statistics. Train anew, or load the network alone."
-            )
         make_saved(self, state_dict, prefix, *LEARNED)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 

@@ -119,7 +119,7 @@ class MetricLoss(RunningLoss):
 
     def sums_of(self, rows: GivenRows) -> Sums:
         check_temperature(type(self).__name__, self.temperature)
-        if route(self, rows) == "core":
+        if route(self, rows, whole=False) == "core":
             return super().sums_of(rows)
         return self.kernel_sums(rows, KernelSettings(self.temperature))[0]
 

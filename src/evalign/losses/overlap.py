@@ -6,15 +6,15 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from evalign.aggregation import Ranks, RankSum
+from evalign.aggregation import Ranks
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
-from evalign.losses.base import AdditiveLoss, Loss, RowSettings, zero_if_empty
+from evalign.losses.base import Loss, RowSettings, RunningLoss, zero_if_empty
 
 
-class DiceLoss(AdditiveLoss):
+class DiceLoss(RunningLoss):
     """1 − 2 Σ p g / (Σ p² + Σ g²) (Milletari et al. 2016), sums over all rows of the batch.
 
     Binary problems score the positive class, others the mean over classes that have any mass.
@@ -25,12 +25,7 @@ class DiceLoss(AdditiveLoss):
     """
 
     def __init__(self, *, ranks: Ranks = "all", **rows: Unpack[RowSettings]) -> None:
-        super().__init__(**rows)
-        self.over_ranks = RankSum(ranks, "DiceLoss")
-
-    @property
-    def ranks(self) -> Ranks:
-        return self.over_ranks.ranks
+        super().__init__(None, ranks, **rows)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         z, g, w = batch.per_class()
@@ -40,7 +35,7 @@ class DiceLoss(AdditiveLoss):
         return (Confusion(*sums, multilabel=True),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        (c,) = self.over_ranks(sums) if self.learns() else sums
+        (c,) = self.of_all_ranks(sums)
         mass = c.predicted + c.actual
         loss = 1 - _mean_where(safe_ratio(2 * c.tp, mass), mass != 0)
         return zero_if_empty(loss, c.total.sum())

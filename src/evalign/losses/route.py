@@ -8,7 +8,6 @@
 """
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -32,8 +31,10 @@ _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, tor
 _FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
-def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"]:
-    """The way that a call of `MetricLoss` or `AlignedLoss` takes."""
+def route(
+    loss: "MetricLoss", rows: GivenRows, *, whole: bool = True
+) -> Literal["loss", "sums", "core"]:
+    """The way that a call of `MetricLoss` or `AlignedLoss` takes, or one for its sums alone."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     own = type(loss).__dict__.get("has_kernels", False)
     default = loss.heaviside == "linear" and loss.threshold is None
@@ -49,7 +50,7 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
     fits &= logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
     if not (plain and here and fits) or learned or loss.metric.needs_matrix:
         return "core"
-    if logits.is_cuda and _whole(loss, rows):
+    if whole and logits.is_cuda and _whole(loss, rows):
         return "loss"
     if rows.task == "multiclass":
         return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
@@ -158,7 +159,4 @@ def _with_graph(ctx: Any, rows: GivenRows, slopes: Tensor, point: Tensor) -> Ten
         value = ctx.weight * torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN
         if shift is None:
             return value
-        moved = shift.to(batch.logits)
-        moved = moved[1] - moved[0] if batch.task == "binary" else moved
-        log_p = replace(batch, given=batch.logits + moved).log_probabilities()
-        return value + cross_slope * batch.mean(log_p, torch.neg, factor).sum
+        return value + cross_slope * batch.cross_entropy(shift, factor)
