@@ -110,6 +110,20 @@ def test_bounds_that_exclude_each_other_say_what_is_possible():
         assert 0.05 < least <= (ranked >= cut).double().mean() + SAME
 
 
+def test_each_side_of_an_infeasible_constraint_is_searched_once():
+    """Not once more for each order of the others, of which there are k! for k parts."""
+    parts = "recall >= 1, precision >= 1, accuracy >= 1, specificity >= 1"
+    objective = Objective.of("fit_decision", "f1", parts)
+    wrong, searched = torch.ones(1, 2, 2).double(), []
+
+    def search(side):
+        searched.append(side)
+        raise side.infeasible(wrong, search)
+
+    objective.infeasible(wrong, search)
+    assert len(searched) == 4
+
+
 # More classes. The brute force tries rules argmax_j (a_j η_j + b_j), half of them without b.
 
 

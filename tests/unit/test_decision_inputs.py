@@ -5,11 +5,13 @@ import math
 import warnings
 
 import numpy as np
+import pandas
+import polars
 import pytest
 import torch
 from sklearn.metrics import f1_score, make_scorer
 
-from evalign.decisions import DecisionRule, fit_decision
+from evalign.decisions import DecisionFitter, DecisionRule, fit_decision
 from evalign.decisions.inputs import FLOOR
 from tests.tolerances import SAME
 from tests.unit.test_decisions import problem, value
@@ -105,6 +107,36 @@ def test_images_and_tokens_are_their_rows(classes, last):
         **how,
     )
     assert torch.equal(same.gain, rule.gain)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+@pytest.mark.parametrize("padding", [torch.nan, -torch.inf, 0])
+def test_ignored_scores_may_hold_anything(task, padding):
+    logits, y = problem(3, 60)
+    y = torch.nn.functional.one_hot(y, 3) if task == "multilabel" else y
+    y[::5] = -100
+    how = {"metric": "f1_macro", "task": task}
+    for name, scores in (("logits", logits), ("probabilities", logits.softmax(1))):
+        padded, fitter = scores.clone(), DecisionFitter(**how)
+        padded[::5] = padding
+        expected = fit_decision(y=y, **how, **{name: scores})
+        assert torch.equal(fit_decision(y=y, **how, **{name: padded}).gain, expected.gain)
+        fitter.update(y=y, **{name: padded})
+        assert torch.equal(fitter.compute().gain, expected.gain)
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
+def test_columns_of_a_frame_go_by_their_names(frame):
+    logits, y = problem(3, 60)
+    p, names = logits.softmax(1).numpy(), ["a", "b", "c"]
+    labels = np.array(names)[y]
+    ordered = frame({name: p[:, k] for k, name in enumerate(names)})
+    shuffled = frame({name: p[:, names.index(name)] for name in "cab"})
+    rule = fit_decision(y=labels, probabilities=shuffled, metric="f1_macro")
+    same = fit_decision(y=labels, probabilities=p, metric="f1_macro")
+    assert torch.equal(rule.gain, same.gain)
+    for given in (ordered, shuffled):
+        assert rule(probabilities=given).tolist() == same(probabilities=p).tolist()
 
 
 def test_what_a_rule_remembers():
@@ -401,6 +433,10 @@ BAD = {
         lambda: fit(ROWS, LABELS)(torch.where(torch.arange(4) == 2, torch.nan, ROWS.T).T),
         r"logits of DecisionRule must be finite. Got \[nan, nan, nan\] in row 2.",
     ),
+    "a masked class": (
+        lambda: fit(ROWS, LABELS)(torch.where(ROWS > 0, ROWS, -torch.inf)),
+        "Replace -inf of a masked class by -1e4",
+    ),
     "a NaN pixel": (
         lambda: fit(ROWS.view(2, 2, 3) * torch.nan, LABELS.view(2, 2), class_dim=-1),
         r"Got \[nan, nan, nan\] in row \(0, 0\).",
@@ -442,7 +478,8 @@ def test_bad_input(case):
 
 def test_labels_of_one_class_leave_argmax():
     p = torch.linspace(0.01, 0.3, 100)
-    rule = fit_decision(y=torch.zeros(100), probabilities=p, metric="f1")
+    with pytest.warns(UserWarning, match="y of fit_decision holds one class only"):
+        rule = fit_decision(y=torch.zeros(100), probabilities=p, metric="f1")
     assert rule.source == "argmax"
     assert not rule(probabilities=p).any()
     none = torch.zeros(100)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -95,7 +95,9 @@ def read_rows(
     cure = 'Without labels use decision="expected".'
     ok = settings.decision != "tuned" or labels is not None
     require(ok, owner, "y", "hold labels for decision tuned", None, cure)
-    scores = as_scores(owner, logits, probabilities, labels, settings.task, settings.class_dim)
+    task, dim = settings.task, settings.class_dim
+    how: Any = {"ignore_index": settings.ignore_index, "classes": settings.classes}
+    scores = as_scores(owner, logits, probabilities, labels, task, dim, **how)
     require(len(scores.rows) > 0, owner, "logits", "hold rows", "none")
     weight = as_weights(owner, sample_weight, scores)
     if labels is not None:

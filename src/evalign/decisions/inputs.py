@@ -60,17 +60,23 @@ def as_scores(
     class_dim: int | None,
     *,
     beyond: bool = False,
+    ignore_index: int = -100,
+    classes: Sequence[Any] | np.ndarray | None = None,
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
     Without a task, scores are multilabel if they have several columns and the shape of `y`.
     Probabilities in the place of logits are an error; of one logit for each label a warning, or an
-    error if others are known to lie `beyond` 0 to 1.
+    error if others are known to lie `beyond` 0 to 1. Scores to ignore by `y` may hold anything. The
+    columns of a frame that are the names of the `classes` may have any order.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
     require(one, owner, "logits or probabilities=", "be given, one of the two", got)
     name, given = ("logits", logits) if probabilities is None else ("probabilities", probabilities)
+    names = [] if classes is None else list(classes)
+    if names and {*getattr(given, "columns", ())} == {*names}:
+        given = given[names]
     values = tensor_of(owner, name, given).double()
     shape, of_labels = tuple(values.shape), None if y is None else tuple(y.shape)
     if class_dim is None:
@@ -88,10 +94,17 @@ def as_scores(
     require(values.shape[-1] > 0, owner, name, "have a column for each class", shape)
     flat = values.flatten(0, -2)
     multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
+    if y is not None:
+        ignored = signed(y.to(flat.device)) == ignore_index
+        ignored = ignored.movedim(class_dim, -1) if y.ndim == values.ndim else ignored
+        columns = flat.shape[1] if multilabel else 1
+        if ignored.numel() == len(flat) * columns:  # otherwise `as_labels` complains
+            flat = flat.masked_fill(ignored.reshape(-1, columns), 1 / flat.shape[1])
     read_values = _read_logits if probabilities is None else _read_probabilities
     rows, sound = read_values(flat, multilabel)
     if not sound.all():
-        allowed, cure = "be finite", "The network has diverged, or its input is not finite."
+        allowed = "be finite"
+        cure = "Replace -inf of a masked class by -1e4. Otherwise the network has diverged."
         if name == "probabilities":
             allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
             cure = 'Pass logits positionally. One probability for each label is task="multilabel".'

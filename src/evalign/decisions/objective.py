@@ -46,6 +46,7 @@ class Objective:
     compact: bool = False
     multilabel: bool = False
     groups: int = 0
+    of_side: bool = False  # as made by `_side`, whose error is not read
 
     @classmethod
     def of(
@@ -138,7 +139,8 @@ class Objective:
         A `search` gives the best confusion for an objective, unless these are all there are.
         """
         found = [confusions.flatten(0, -3)]
-        several = range(len(self.constraints)) if len(self.constraints) > 1 else ()
+        n = len(self.constraints)
+        several = range(n) if n > 1 and not self.of_side else ()
         if search is not None:
             for place in several:
                 with suppress(Infeasible):
@@ -158,7 +160,7 @@ class Objective:
         """The slack of one constraint as the metric, under the others."""
         one, others = self.constraints[place], [*self.constraints]
         del others[place]
-        return replace(self, score=one.slack, constraints=tuple(others))
+        return replace(self, score=one.slack, constraints=tuple(others), of_side=True)
 
     def _possible(self, place: int, confusions: Tensor) -> str:
         """The best value of one constraint where the others hold, in words; "" if they never do."""

@@ -86,12 +86,12 @@ class DecisionRule(Formula):
         return names[np.asarray(labels.tolist(), np.int64)] if self.named else labels
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Scores in the shape of the logits: the label is the argmax; if multilabel, score > 0."""
+        """Scores, a column for each class: the label is the argmax; if multilabel, score > 0."""
         scores = self._scores("DecisionRule", logits, probabilities)
         return scores.in_original_form(self.scores_of(self.softmax(scores.rows)))
 
     def probabilities(self, logits: Values) -> Any:
-        """Probabilities η, float64, in the shape of the logits."""
+        """Probabilities η, float64, with a column for each class."""
         scores = self._scores("DecisionRule", logits, None)
         eta = self.softmax(scores.rows)
         return scores.in_original_form(eta[..., 1] if self.multilabel else eta)
@@ -150,8 +150,8 @@ class DecisionRule(Formula):
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
-        how = self.task, self.class_dim
-        scores = as_scores(owner, logits, probabilities, None, *how, beyond=self.beyond)
+        how: Any = {"beyond": self.beyond, "classes": self.classes}
+        scores = as_scores(owner, logits, probabilities, None, self.task, self.class_dim, **how)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self.multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
@@ -162,8 +162,8 @@ class DecisionRule(Formula):
     def as_module(self, *, probabilities: bool = False) -> RuleModule:
         """The rule as a module from logits to label indices, to ship with a network.
 
-        With `probabilities` it returns a pair, labels and the probabilities in the shape of the
-        logits. It checks nothing: a row with NaN or infinite logits gets the label −1.
+        With `probabilities` it returns a pair, labels and the probabilities, with a column for each
+        class. It checks nothing: a row with NaN or infinite logits gets the label −1.
 
         Examples:
             >>> rule = DecisionRule(torch.eye(3).double(), "argmax", "argmax")
