@@ -12,11 +12,12 @@ os.environ["OMP_NUM_THREADS"] = "1"  # the last bits of a resumed fit depend on 
 import numpy as np
 import torch
 
-from attacks import calls, files, folders, labels, processes
+from attacks import calls, files, folders, labels, processes, trees
 from attacks.judge import outcome
 from attacks.made import Made
 
-ATTACKS = calls.ATTACKS | labels.ATTACKS | files.ATTACKS | folders.ATTACKS | processes.ATTACKS
+ATTACKS = calls.ATTACKS | labels.ATTACKS | files.ATTACKS | folders.ATTACKS | trees.ATTACKS
+ATTACKS |= processes.ATTACKS
 SEED = 0
 
 
