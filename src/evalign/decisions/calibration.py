@@ -24,8 +24,7 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
     With more than `MOST_CLASSES_WITH_FACTOR` classes the factor stays 1. A factor below
     `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
     """
-    # A probability of 0, as of a small forest, counts as the least other one, or as one row in
-    # twice as many if that is less: at its floor, outliers would dominate the factor.
+    # A probability of 0 counts as the least other one, or as 1/(2N + 1): floors are outliers.
     logits, floor = logits.log_softmax(1), math.log(FLOOR)
     least = logits[logits > floor + FROM_ONE].min().clamp(max=-math.log(2 * len(logits) + 1))
     logits = logits.masked_fill((logits - floor).abs() <= FROM_ONE, least)

@@ -92,7 +92,8 @@ def fit_decision(
     scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
     if scores.multilabel and labels is not None and task is None:
         warn_of_one_hot(owner, labels, "y")
-    if labels is not None and not scores.multilabel and len(labels[weight > 0].unique()) == 1:
+    kinds = [] if labels is None or scores.multilabel else labels[weight > 0].unique()
+    if decision == "tuned" and len(kinds) == 1:
         warn(f"y of {owner} holds one class only, which says nothing about the others.")
     rule = fit_rows(
         settings,
