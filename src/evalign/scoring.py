@@ -76,6 +76,8 @@ def score(
             # Only ratios count. The lightest is 1, because a sum below 1e-19 is 0 to a metric,
             # unless the heaviest would overflow.
             weight = weight / weight.amin().clamp(min=1e-200 * weight.amax())
+    allowed = "leave a row with a label and a weight"
+    require(counted.any(), OWNER, "y_true", allowed, "none")
     true, given = true[counted], given[counted]
     several, number = true.ndim == 2, None
     if several:

@@ -198,3 +198,17 @@ def test_a_rule_from_a_stream_is_that_of_the_cpu(classes):
     tuned = fit_decision(logits.cuda(), y.cuda(), metric="f1_macro")
     agree = tuned(logits) == fit_decision(logits, y, metric="f1_macro")(logits)
     assert agree.double().mean() > 0.999
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 4)])
+def test_sums_of_labels_are_those_of_the_cpu(shape):
+    """`exact_backward` asks for them; the kernels of a whole loss have other sums."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64)
+    target = torch.rand(shape, generator=generator) < 0.3
+    for loss in (MetricLoss("f1" if len(shape) == 1 else "f1_macro"), AlignedLoss("f1_micro")):
+        here, there = (loss.sums(logits.to(x), target.to(x)) for x in ("cpu", "cuda"))
+        loss.cpu()
+        for one, other in zip(here, there, strict=True):
+            for x, y in zip(one.tensors(), other.tensors(), strict=True):
+                torch.testing.assert_close(x, y.cpu(), rtol=0, atol=tolerances.SAME)

@@ -78,7 +78,9 @@ def for_a_release(path):
 @pytest.mark.parametrize("path", [for_a_release(path) for path in EXAMPLES])
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(fitting, "QUICK_TIME", 0.3)  # a preview would go on as long as it may
+    # A command with --time would go on as long as it may.
+    monkeypatch.setattr(fitting, "REPORT_TIME", 3600.0)
+    monkeypatch.setattr(fitting, "LEAST_TIME", 0.3)
     monkeypatch.setattr(comparison, "DEFAULT", ("linear",))  # all are compared in tests/cli
     monkeypatch.setattr(comparison, "RECIPES", {"aligned": None})
     if path in OWN_FILES:

@@ -328,6 +328,7 @@ def test_folds_that_leave_one_group_have_no_rule():
         ({"constraint": "gap(recall) <= 0.5"}, np.zeros_like(Y), "at least two groups. Got 1"),
         ({"constraint": "gap(recall) <= 0.5"}, [1, 2], "be one for each row"),
         ({"confidence": 0.95}, None, "come with a constraint"),
+        ({"constraint": "f1 >= 0.5", "confidence": 0.95}, None, "come with bounds on recall"),
         ({"constraint": "recall >= 0.5"}, Y, "be None without a gap"),
         ({"constraint": "recall[cat] >= 0.5"}, None, "must name one of the classes"),
         ({"constraint": "recall >= 0.5", "decision": "argmax"}, None, "be None for argmax"),

@@ -227,3 +227,8 @@ def test_error(predictions, target, more, text):
     call = {"metric": "f1_macro", "y_pred": predictions, "y_true": target} | more
     with pytest.raises((ValueError, TypeError), match=re.escape(text)):
         evalign.score(**call)
+
+
+def test_rows_that_none_count_have_no_score():
+    with pytest.raises(ValueError, match=r"^y_true of .* must leave a row with a label and a"):
+        evalign.score("f1", y_true=[0, 1], y_pred=[0, 1], sample_weight=[0, 0])

@@ -77,13 +77,7 @@ def _ensemble(
 
 
 def _compare(
-    spoken: Terminal,
-    ensemble: AlignedEnsemble,
-    X: Any,
-    y: Any,
-    weight: Any,
-    groups: Any,
-    times: int,
+    spoken: Terminal, ensemble: AlignedEnsemble, X: Any, y: Any, weight: Any, groups: Any, runs: int
 ) -> None:
     """Try all candidates, and show their scores and a verdict."""
     ensemble.set_params(verbose=0 if spoken.quiet else 1)
@@ -91,16 +85,16 @@ def _compare(
         # EAST sees one batch at a time, and no option makes batches larger.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # in a fold
-        table, gain = compare(ensemble, X, y, weight, groups=groups, seeds=range(times))
+        table, gain = compare(ensemble, X, y, weight, groups=groups, seeds=range(runs))
     name = str(ensemble.metric)
     tried = tried_models(table, gain, {}, name)
     sentence = verdict_of_tried(TriedModels(**tried), constrained=False)
     greater = resolve(name).greater_is_better
     data = {"metric": name, "greater_is_better": greater, "rows": len(y), "folds": ensemble.cv}
-    data |= {"seeds": times, "candidates": tried["rows"], "gain": gain, "verdict": sentence}
+    data |= {"seeds": runs, "candidates": tried["rows"], "gain": gain, "verdict": sentence}
     explained = (
         f"{name}{'' if greater else ' (less is better)'} of rows held out, {ensemble.cv} folds, "
-        f"{counted(times, 'time')}: with a rule and by argmax, with 95% intervals."
+        f"{counted(runs, 'time')}: with a rule and by argmax, with 95% intervals."
     )
     headings = ["candidate", "with a rule", "95% interval", "argmax", "95% interval", "seconds"]
     spoken.result(data, grid(headings, map(_cells, tried["rows"])), explained, "", sentence)

@@ -25,7 +25,11 @@ def check_kind(owner: str, argument: str, tensor: Tensor) -> None:
 def label_tensor(owner: str, argument: str, labels: object) -> Tensor:
     """Labels, or 0 and 1, as a tensor whose values can be read; unsigned ones as int64."""
     refuse_masked(owner, argument, labels)
-    tensor = torch.as_tensor(labels)
+    try:
+        tensor = torch.as_tensor(labels)
+    except (TypeError, ValueError) as error:
+        cure = "For text: np.unique(labels, return_inverse=True), or evalign.score."
+        raise TypeError(complaint(owner, argument, "hold numbers", labels, cure)) from error
     check_kind(owner, argument, tensor)
     require(not tensor.is_meta, owner, argument, "hold values", "a meta tensor")
     return signed(tensor)

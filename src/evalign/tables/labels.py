@@ -117,7 +117,8 @@ class Labels:
             raise InputError(f"{what} must hold {allowed}. {got}. {cure}")
         if positive is not None:
             if len(values) != 2 or positive not in names:
-                allowed, cure = f"be one of two classes of {column!r}", nearest(positive, names)
+                allowed = f"be one of two classes of {column!r}"
+                cure = "" if positive in names else nearest(positive, names)
                 got = f"Got {positive!r}; the classes are {listed(names.tolist(), 3)}."
                 raise InputError(f"--positive must {allowed}. {got} {cure}".rstrip())
             values.sort(key=lambda value: str(value) == positive)
