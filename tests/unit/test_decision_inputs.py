@@ -435,7 +435,7 @@ BAD = {
     ),
     "a masked class": (
         lambda: fit(ROWS, LABELS)(torch.where(ROWS > 0, ROWS, -torch.inf)),
-        "Replace -inf of a masked class by -1e4",
+        "or masks a class: use -1e4 there",
     ),
     "a NaN pixel": (
         lambda: fit(ROWS.view(2, 2, 3) * torch.nan, LABELS.view(2, 2), class_dim=-1),

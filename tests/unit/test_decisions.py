@@ -1,7 +1,9 @@
 """Rules from scores to labels: exact where possible, not worse than argmax with few labels."""
 
+import contextlib
 import itertools
 import json
+import math
 import warnings
 
 import numpy as np
@@ -17,6 +19,7 @@ from evalign.decisions import DecisionRule, fit_decision
 from evalign.decisions.calibration import LEAST_FACTOR, factor_and_offset, factor_and_offsets
 from evalign.decisions.confusions import ScoredRows, gain_matrix
 from evalign.decisions.gain_search import best_rule
+from evalign.decisions.inputs import FLOOR
 from evalign.decisions.objective import Objective
 from evalign.decisions.threshold import best_threshold, threshold_gains
 from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, folds, search
@@ -536,6 +539,18 @@ def test_calibration_is_the_most_probable_one(classes):
         assert of_b[b != 0].abs().max() < 1e-6
 
 
+def test_calibration_is_not_of_the_floor():
+    """A few probabilities of 0 and 1 count as one row in twice as many, wherever the floor is."""
+    logits, y = problem(2, 500)
+    margin, ones = (logits[:, 1] - logits[:, 0]).clamp(-2, 2), torch.ones(500).double()
+    sure, bound = math.log(FLOOR), math.log(1001)
+    floored = torch.where(torch.arange(500) % 50 == 0, sure, margin)
+    least = torch.where(torch.arange(500) % 50 == 0, -bound, margin)
+    for sign in (1, -1):
+        found, expected = (factor_and_offset(sign * m, y.double(), ones) for m in (floored, least))
+        assert found[0].item() == pytest.approx(expected[0].item(), abs=1e-6)  # FLOOR is 6e-8
+
+
 def test_calibration_without_rows_changes_nothing():
     logits, y = problem(3, 10)
     target, none = torch.eye(3, dtype=torch.float64)[y], torch.zeros(10, dtype=torch.float64)
@@ -671,8 +686,12 @@ def test_degenerate_rows(classes, decision, case):
     logits, y = problem(classes, 1 if case == "one row" else 30)
     y = torch.zeros_like(y) if case == "one class" else y
     logits = logits[:1].expand(30, -1) if case == "equal rows" else logits
+    doubt = contextlib.nullcontext()
+    if decision == "tuned" and case != "equal rows":
+        doubt = pytest.warns(UserWarning, match="one class only")
     for metric in ("f1_macro", "matthews_corrcoef", "g_mean"):
-        rule = fit_decision(logits, y, metric=metric, decision=decision)
+        with doubt:
+            rule = fit_decision(logits, y, metric=metric, decision=decision)
         assert rule.gain.isfinite().all()
         assert rule(logits).shape == (len(logits),)
 

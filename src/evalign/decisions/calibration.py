@@ -1,9 +1,13 @@
 """Calibrate probabilities with labels, by few enough parameters for few rows."""
 
+import math
+
 import numpy as np
 import torch
 from scipy.optimize import minimize
 from torch import Tensor
+
+from evalign.decisions.inputs import FLOOR, FROM_ONE
 
 NEWTON_STEPS, CONVERGED = 20, 1e-9
 # With more classes the C × C Hessian, which would dominate the time of a fit, is not formed.
@@ -20,12 +24,15 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
     With more than `MOST_CLASSES_WITH_FACTOR` classes the factor stays 1. A factor below
     `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
     """
+    # A probability of 0 counts as the least other one, or as 1/(2N + 1): floors are outliers.
+    logits, floor = logits.log_softmax(1), math.log(FLOOR)
+    least = logits[logits > floor + FROM_ONE].min().clamp(max=-math.log(2 * len(logits) + 1))
+    logits = logits.masked_fill((logits - floor).abs() <= FROM_ONE, least)
     if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
     actual = torch.cat([(weight @ (target * logits).sum(1)).unsqueeze(0), weight @ target])
     # Of two classes only the difference counts: each offset has half of its variance.
-    each = 2 if logits.shape[1] == 2 else 1
-    prior = torch.full_like(actual, each * OFFSET_PRECISION)
+    prior = torch.full_like(actual, OFFSET_PRECISION * (2 if logits.shape[1] == 2 else 1))
     prior[0] = FACTOR_PRECISION
     usual = torch.eye(len(actual), dtype=logits.dtype, device=logits.device)[0]
 

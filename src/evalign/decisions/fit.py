@@ -49,8 +49,7 @@ def fit_decision(
         y: labels (N,) or (B, ...), integers from 0 to C − 1, or strings; 0 and 1 in the shape of
             the logits for a multilabel problem. After strings the rule returns strings.
         probabilities: instead of logits, in the same shapes; (N,) are those of class 1. 0 and 1 are
-            allowed and moved by 6e-8, because the logarithm has to be finite. The columns of a
-            frame that are the names of the classes may have any order.
+            moved by 6e-8, for the logarithm. A frame's columns go by the names of the classes.
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
             a scalar tensor. A cost is minimised.
         decision: "argmax", "tuned" or "expected".
@@ -93,7 +92,8 @@ def fit_decision(
     scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
     if scores.multilabel and labels is not None and task is None:
         warn_of_one_hot(owner, labels, "y")
-    if labels is not None and not scores.multilabel and len(labels[weight > 0].unique()) == 1:
+    kinds = [] if labels is None or scores.multilabel else labels[weight > 0].unique()
+    if decision == "tuned" and len(kinds) == 1:
         warn(f"y of {owner} holds one class only, which says nothing about the others.")
     rule = fit_rows(
         settings,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -95,9 +95,8 @@ def read_rows(
     cure = 'Without labels use decision="expected".'
     ok = settings.decision != "tuned" or labels is not None
     require(ok, owner, "y", "hold labels for decision tuned", None, cure)
-    task, dim = settings.task, settings.class_dim
-    how: Any = {"ignore_index": settings.ignore_index, "classes": settings.classes}
-    scores = as_scores(owner, logits, probabilities, labels, task, dim, **how)
+    how = settings.task, settings.class_dim, settings.ignore_index, settings.classes
+    scores = as_scores(owner, logits, probabilities, labels, *how)
     require(len(scores.rows) > 0, owner, "logits", "hold rows", "none")
     weight = as_weights(owner, sample_weight, scores)
     if labels is not None:
@@ -149,13 +148,14 @@ def fit_rows(
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
-    scale = 1.0 if labels is None else _scale(rows + own, multilabel)
-    rows, own = scale * (rows + own), scale * own
+    rows, scale = rows + own, 1.0
+    if labels is not None:
+        lead = rows.abs() if multilabel else rows.topk(2, 1).values.diff(dim=1).abs()
+        scale = min(1.0, LARGEST_LOG_ODDS / lead.median().clamp(min=1e-300).item())
+    rows, own = scale * rows, scale * own
     # The argmax of the network's logits is that of η_j e^(−own_j).
     argmax = threshold_gains(own) if multilabel else normalised((-own).softmax(0).diag())
-    target = labels
-    if labels is not None and not multilabel:
-        target = torch.eye(number, device=rows.device).to(rows)[labels]
+    target = labels if labels is None or multilabel else torch.eye(number).to(rows)[labels]
     if decision == "argmax":
         found = Fitted(argmax, "argmax")
     elif decision == "expected" or target is None:
@@ -199,9 +199,3 @@ def fit_rows(
         argmax_score=argmax_score,
         beyond=beyond,
     )
-
-
-def _scale(rows: Tensor, multilabel: bool) -> float:
-    """A factor for scores that are too large to be log-odds."""
-    lead = rows.abs() if multilabel else rows.topk(2, 1).values.diff(dim=1).abs()
-    return min(1.0, LARGEST_LOG_ODDS / lead.median().clamp(min=1e-300).item())

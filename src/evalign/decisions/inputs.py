@@ -58,25 +58,24 @@ def as_scores(
     y: Tensor | None,
     task: Task | None,
     class_dim: int | None,
+    ignore_index: int | None,
+    classes: Sequence[Any] | np.ndarray | None,
     *,
     beyond: bool = False,
-    ignore_index: int = -100,
-    classes: Sequence[Any] | np.ndarray | None = None,
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
     Without a task, scores are multilabel if they have several columns and the shape of `y`.
     Probabilities in the place of logits are an error; of one logit for each label a warning, or an
-    error if others are known to lie `beyond` 0 to 1. Scores to ignore by `y` may hold anything. The
-    columns of a frame that are the names of the `classes` may have any order.
+    error if others are known to lie `beyond` 0 to 1. Scores that `y` ignores may hold anything.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
     require(one, owner, "logits or probabilities=", "be given, one of the two", got)
-    name, given = ("logits", logits) if probabilities is None else ("probabilities", probabilities)
-    names = [] if classes is None else list(classes)
-    if names and {*getattr(given, "columns", ())} == {*names}:
-        given = given[names]
+    name = "logits" if probabilities is None else "probabilities"
+    given: Any = logits if probabilities is None else probabilities
+    if classes is not None and {*getattr(given, "columns", ())} == {*classes}:
+        given = given[list(classes)]
     values = tensor_of(owner, name, given).double()
     shape, of_labels = tuple(values.shape), None if y is None else tuple(y.shape)
     if class_dim is None:
@@ -97,21 +96,22 @@ def as_scores(
     if y is not None:
         ignored = signed(y.to(flat.device)) == ignore_index
         ignored = ignored.movedim(class_dim, -1) if y.ndim == values.ndim else ignored
-        columns = flat.shape[1] if multilabel else 1
-        if ignored.numel() == len(flat) * columns:  # otherwise `as_labels` complains
-            flat = flat.masked_fill(ignored.reshape(-1, columns), 1 / flat.shape[1])
+        cells = flat if multilabel else flat[:, :1]
+        if ignored.numel() == cells.numel():  # otherwise `as_labels` complains
+            flat = flat.masked_fill(ignored.reshape(cells.shape), 1 / flat.shape[1])
     read_values = _read_logits if probabilities is None else _read_probabilities
     rows, sound = read_values(flat, multilabel)
     if not sound.all():
-        allowed = "be finite"
-        cure = "Replace -inf of a masked class by -1e4. Otherwise the network has diverged."
+        allowed, cure = "be finite", "The network has diverged, or masks a class: use -1e4 there."
         if name == "probabilities":
             allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
             cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
         raise ValueError(complaint(owner, name, allowed, _first_of(~sound, flat, values), cure))
     if name == "logits":
         several = flat.shape[1] > 1 and not multilabel
-        if rows_of_probabilities(flat) if several else _like_probabilities(flat):
+        # All of enough different numbers lie from 0 to 1, as logits rarely do.
+        like = bool(((flat >= 0) & (flat <= 1)).all()) and len(flat.unique()) >= ENOUGH_ROWS
+        if rows_of_probabilities(flat) if several else like:
             got = f"rows from 0 to 1{' that sum to 1' if several else ''}"
             cure = "Pass them by name: probabilities=p."
             text = complaint(owner, name, "not be probabilities", got, cure)
@@ -128,11 +128,6 @@ def _first_of(wrong: Tensor, flat: Tensor, values: Tensor) -> str:
     given = ", ".join(f"{value:g}" for value in flat[row, :MOST_SHOWN].tolist())
     more = ", ..." if flat.shape[1] > MOST_SHOWN else ""
     return f"[{given}{more}] in row {place[0] if len(place) == 1 else tuple(place)}"
-
-
-def _like_probabilities(flat: Tensor) -> bool:
-    """Whether all of enough different numbers lie from 0 to 1, as logits rarely do."""
-    return bool(((flat >= 0) & (flat <= 1)).all()) and len(flat.unique()) >= ENOUGH_ROWS
 
 
 def is_text(y: Any) -> bool:

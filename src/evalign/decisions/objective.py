@@ -149,9 +149,8 @@ class Objective:
         nearest = flat[self.smallest_slack(flat).nan_to_num(-torch.inf).argmax()]
         c, groups = self._confusion(nearest)
         reached = [f"{each.given} = {each.value(c, groups):.4g}" for each in self.constraints]
-        cure = f"The best rule found reaches {', '.join(reached)}."
-        sides = [self._possible(place, flat) for place in several]
-        cure = " ".join([*filter(None, sides)] or [cure])
+        sides = filter(None, [self._possible(place, flat) for place in several])
+        cure = " ".join(sides) or f"The best rule found reaches {', '.join(reached)}."
         allowed = "be met by some rule on these rows"
         got = repr(", ".join(each.text for each in self.constraints))
         return Infeasible(complaint(self.owner, "constraint", allowed, got, cure))

@@ -150,8 +150,8 @@ class DecisionRule(Formula):
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
-        how: Any = {"beyond": self.beyond, "classes": self.classes}
-        scores = as_scores(owner, logits, probabilities, None, self.task, self.class_dim, **how)
+        how = self.task, self.class_dim, None, self.classes
+        scores = as_scores(owner, logits, probabilities, None, *how, beyond=self.beyond)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self.multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
