@@ -109,7 +109,7 @@ def test_one_column_of_two_classes(tmp_path):
     assert json.loads(rule.read_text())["rule"]["classes"] == ["yes", "no"]
 
 
-@pytest.mark.parametrize("columns", ["bare", "prefixed"])
+@pytest.mark.parametrize("columns", [pytest.param("bare", marks=pytest.mark.slow), "prefixed"])
 def test_the_rule_is_the_librarys(fitted, columns):
     frame = scores() if columns == "bare" else prefixed(scores()).assign(prediction="low")
     names = SORTED if columns == "bare" else [f"probability_{name}" for name in SORTED]

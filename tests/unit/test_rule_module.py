@@ -71,9 +71,12 @@ def test_it_compiles(form):
     assert torch.equal(torch.compile(net, fullgraph=True, backend="eager")(logits), rule(logits))
 
 
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("labels", "pixels")]
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:# The axis name")
-@pytest.mark.parametrize("name", ["one logit", "classes", "labels", "pixels"])
+@pytest.mark.parametrize("name", ["one logit", "classes", *SLOW])
 def test_it_is_exported_and_gives_the_labels_of_the_rule(name, tmp_path):
     logits, rule = fitted(name)
     net = nn.Sequential(nn.Identity(), rule.as_module(probabilities=True)).eval()

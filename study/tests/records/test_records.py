@@ -44,6 +44,7 @@ def test_a_run_is_recorded_once(path):
     assert results.records()[1]["seconds"] == 0.0
 
 
+@pytest.mark.slow
 def test_many_processes_write_at_once(path):
     Parallel(n_jobs=2)(delayed(append_some)(path, 30 * k, 30 * k + 40) for k in range(4))
     seeds = [record["run"]["seed"] for record in Results(path).records()]

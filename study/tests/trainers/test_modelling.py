@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score
 from evalign import AlignedClassifier, AlignedEnsemble
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_test_rows(monkeypatch):
     """The network is a small one here, and the candidates are the quick ones."""
     random = np.random.default_rng(0)

@@ -50,6 +50,7 @@ def test_coverage_near_a_bound():
     assert coverage() < 0.9
 
 
+@pytest.mark.slow
 def test_size_under_the_correlation_it_assumes():
     # Scores of two folds correlate by n_test / n; the statistic then has a t distribution exactly.
     rng = np.random.default_rng(0)

@@ -136,7 +136,7 @@ def compare_with_scikit_learn(c, true, predicted, weight, beta, average, labels,
         assert_same(metric(c), value, context=(metric, c))
 
 
-@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("classes", [CLASSES[0], CLASSES[-1]])
 def test_class_metrics_are_scikit_learns(classes):
     random = np.random.default_rng(classes)
     number = 0

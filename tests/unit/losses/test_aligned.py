@@ -225,11 +225,9 @@ def test_autocast_changes_nothing(kind):
     assert_same_state(other, plain)
 
 
-# A graph takes seconds.
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("multilabel", "matrix")]
-
-
-@pytest.mark.parametrize("kind", ["binary", *SLOW])
+# A graph takes seconds; the contract compiles one of this loss in every run.
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["binary", "multilabel", "matrix"])
 def test_compiled_as_eager(kind):
     """From the second batch on: that of the first, without a state, is in `tests/contract`."""
     torch._dynamo.reset()
