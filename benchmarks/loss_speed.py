@@ -4,7 +4,7 @@
     python benchmarks/loss_speed.py --device cuda --out benchmarks/results/loss_speed_cuda.json
     python benchmarks/loss_speed.py --table benchmarks/results/loss_speed_cuda.json
 
-The last one writes the tables of earlier results into docs/speed.md.
+The last one writes the table of earlier results into docs/evidence/speed.md.
 
 Cross-entropy is `F.cross_entropy` called eagerly, for one logit and for labels
 `F.binary_cross_entropy_with_logits`. It and the losses of a line take turns, round after round, so
@@ -38,7 +38,7 @@ from torch.profiler import ProfilerActivity, profile
 from evalign import AlignedLoss, MetricLoss
 from evalign.losses import DiceLoss, FocalLoss, LovaszSoftmaxLoss
 
-PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "speed.md"
 ROUNDS = 20
 BATCH = 0.01  # seconds of calls in a round, one call at least
 BASE = "cross-entropy"
@@ -352,23 +352,6 @@ def _verdict(values: list[float], goal: float | None, form: str) -> list[str]:
     return [format(goal, form), said]
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write times, ratios and memory as Markdown."""
-    lines = [
-        "| mode | logits | loss | ms (20 / 50 / 80%) | × cross-entropy | peak MiB |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for line in result["lines"]:
-        for name, entry in line["losses"].items():
-            step = line["mode"].endswith("step")
-            mode = "eager" if name == BASE and not step else line["mode"]
-            times = " / ".join(f"{ms:.4g}" for ms in entry["ms"].values())
-            ratio = f"{entry['ratio']:.2f}" if "ratio" in entry else ""
-            cells = mode, line["name"], name, times, ratio, str(entry.get("peak_mib", ""))
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def section(result: dict[str, Any]) -> str:
     """Write the part of the page that shows these results."""
     threads = f"{result['threads']} threads" if result["kind"] == "cpu" else ""
@@ -376,7 +359,7 @@ def section(result: dict[str, Any]) -> str:
     busy = "others used the machine too" if result["busy"] else ""
     facts = result["device"], threads, f"torch {result['torch']}", triton, busy
     said = "; ".join(fact for fact in facts if fact)
-    return f"\n{said}.\n\n{targets(result)}\n\n{table(result)}\n\n"
+    return f"\n{said}.\n\n{targets(result)}\n\n"
 
 
 def sections(page: str) -> dict[str, str]:
@@ -393,7 +376,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--busy", action="store_true", help="note that others use the machine too")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, help="write earlier results into docs/speed.md")
+    parser.add_argument("--table", type=Path, help="write earlier results into docs/evidence/speed.md")
     arguments = parser.parse_args()
     if arguments.table is not None:
         result = json.loads(arguments.table.read_text(encoding="utf-8"))

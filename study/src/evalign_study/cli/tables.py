@@ -15,7 +15,7 @@ from evalign.store.files import replacing
 from evalign_study import catalog
 from evalign_study.cli.progress import bar, cluster
 from evalign_study.pipeline.execute import ExecutionError
-from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.running import run as run_table
 from evalign_study.pipeline.table import Findings
 from evalign_study.pipeline.writing import fill, has_place, write
@@ -117,14 +117,14 @@ def render(
 ) -> None:
     """Write the recorded results of one table, or of all, without training.
 
-    The command writes NAME.md, NAME.html and NAME.csv with the numbers. For a table of a paper it
-    also writes NAME-claims.csv with every verdict.
+    The command writes NAME.md, NAME.html and NAME.csv with all numbers; a page gets the summary.
+    For a table of a paper it also writes NAME-claims.csv with every verdict.
 
     Examples:
 
         evalign-study render
 
-        evalign-study render recipe --page docs/recipe.md
+        evalign-study render recipe --page docs/evidence/training.md
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken, refused():
         warnings.simplefilter("always", ResultsWarning)
@@ -143,7 +143,7 @@ def render(
             write(one, findings, out)
         if page is not None:
             for one in places:
-                text = fill(text, one, markdown(found[one].parts))
+                text = fill(text, one, markdown(on_page(found[one].parts)))
             with replacing(page) as aside:
                 aside.write_text(text, encoding="utf-8")
         _show(spoken, found, out)

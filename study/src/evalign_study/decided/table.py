@@ -9,7 +9,7 @@ from typing import Self
 from evalign.core.checks import require
 from evalign_study.decided import plan, standings
 from evalign_study.decided.standings import OURS, RIVALS, Cells
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Rest, Text
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
@@ -149,17 +149,17 @@ def parts(runs: Sequence[Run], records: Sequence[Record], *, quick: bool) -> Ite
     yield Text(HOW)
     scores = standings.collected(records)
     yield headline(scores)
-    for caption, rivals in BESIDE.items():
-        yield _levels(caption, scores, [PREDICT, *rivals, OURS, "expected"])
+    compared = {name: standings.compared(scores, name) for name in (PREDICT, *RIVALS)}
+    yield Points([_verdict(name, cells) for name, cells in compared.items()])
     rows = [
         [bar.name, _value(bar.value), bar.bar, "met" if bar.met else "not met"]
         for bar in standings.bars(records)
     ]
     yield Grid("The bars set for the rule:", ["", "found", "bar", ""], rows)
-    compared = {name: standings.compared(scores, name) for name in (PREDICT, *RIVALS)}
-    yield Points([_verdict(name, cells) for name, cells in compared.items()])
     metrics = list(dict.fromkeys(metric for _, _, metric in scores))
-    for name, cells in compared.items():
+    for i, (name, cells) in enumerate(compared.items()):
+        if i == 1:  # the gain over predict is for a page
+            yield Rest()
         yield Grid(
             f"Mean gain in points of our tuned rule over {name}:",
             ["", *metrics],
@@ -168,6 +168,8 @@ def parts(runs: Sequence[Run], records: Sequence[Record], *, quick: bool) -> Ite
                 for model in _shown(scores)
             ],
         )
+    for caption, rivals in BESIDE.items():
+        yield _levels(caption, scores, [PREDICT, *rivals, OURS, "expected"])
     beyond = [
         [name, cell[0], NAMES[cell[1]], cell[2], _gain(cells.gains[cell])]
         for name, cells in compared.items()

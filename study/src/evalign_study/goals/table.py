@@ -10,7 +10,7 @@ import numpy as np
 from evalign_study.decided.standings import Scores
 from evalign_study.goals import plan, standings
 from evalign_study.goals.standings import PLAIN, TRAINED, collected, points
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Rest, Text
 from evalign_study.pipeline.intervals import Interval
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
@@ -148,6 +148,8 @@ class GoalsTable(StudyTable):
             scores,
             "Mean test score over data sets, in points, by rules with a promise where possible:",
         )
+        yield _kept(there)
+        yield Rest()
         yield _levels(
             collected(there, None),
             "The same by the best threshold for the test rows themselves, which nobody knows: what "
@@ -159,7 +161,6 @@ class GoalsTable(StudyTable):
             if best is not None:
                 caption = f"Our gain in {SHOWN[goal]} over {NAMES[best]}, the best of LibAUC"
                 yield _gains(scores, best, [goal], caption)
-        yield _kept(there)
         yield _rates(records, self.asked, quick=self.quick)
         all_of = partial(origins, there)
         seconds = np.median([record["seconds"] for record in there])

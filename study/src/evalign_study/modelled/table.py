@@ -11,7 +11,7 @@ from evalign_study.decided import standings
 from evalign_study.decided.standings import Scores, compared, goal, mean
 from evalign_study.decided.table import SplitTable
 from evalign_study.modelled import plan
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Rest, Text
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
@@ -151,6 +151,7 @@ def parts(
     ]
     yield Grid("What they are judged by:", ["", "found", "bar", ""], rows)
     yield Points([_verdict(scores, other) for other in (*RULED, AUTO, NETWORK) if other in there])
+    yield Rest()
     compared_with = [BASE, BASE_RULE, NETWORK, AUTO, BLEND]
     for metric in metrics:
         yield Grid(

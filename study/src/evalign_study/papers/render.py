@@ -12,12 +12,14 @@ from evalign_study.papers.tables import MARGIN, Claim, Column, Line, Panel, Prin
 from evalign_study.papers.verdicts import (
     CONFIRMED,
     NOT_COMPARABLE,
+    NOT_CONFIRMED,
     NOT_RUN,
+    REVERSE,
     Verdict,
     verdicts,
     views,
 )
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Rest, Text
 from evalign_study.pipeline.intervals import NO_INTERVAL, interval
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, origins
 from evalign_study.records.made import Record
@@ -30,6 +32,10 @@ SELECTIONS: dict[Selection, str] = {
     "strict": "Epoch and setting with the best metric on the validation rows:",
 }
 MEDIAN = "Median of the repetitions, as in the paper (the lowest to the highest):"
+
+
+MARKS = {CONFIRMED: "✓", NOT_CONFIRMED: "○", REVERSE: "✗", NOT_COMPARABLE: "?", NOT_RUN: "not run"}
+LEGEND = "✓ confirmed, ○ not confirmed, ✗ the reverse holds, ? not comparable; and the difference:"
 
 
 class Entry(NamedTuple):
@@ -68,7 +74,9 @@ def parts(evidence: Evidence, judged: Judged) -> Iterator[Part]:
         return
     if evidence.plan.quick:
         yield Text(QUICK)
-    yield from (Text(text) for text in headlines(seen for _, _, seen in judged))
+    yield Text(" ".join(headlines(seen for _, _, seen in judged)))
+    yield _summary(table, judged)
+    yield Rest()
     rows = []
     for claim, panel, seen in judged:
         what = f"{claim.text} ({claim.better} against {claim.than or claim.above}, {claim.column})"
@@ -91,6 +99,27 @@ def parts(evidence: Evidence, judged: Judged) -> Iterator[Part]:
             yield Heading(title, below=True)
             yield from list(_grids(evidence, panel, variant)) or [Text("Not run.")]
     yield Text(_origin(table, used))
+
+
+def _summary(table: PrintedTable, judged: Judged) -> Grid:
+    """Show each claim in a line, with its verdict on every data set."""
+    claims: dict[str, list[tuple[Panel, dict[str, Verdict]]]] = {}
+    for claim, panel, seen in judged:
+        claims.setdefault(claim.text, []).append((panel, seen))
+    ways = list(views(table, table.panels[0]))
+    rows = [
+        [text, *("; ".join(f"{panel.label} {_mark(seen[way])}" for panel, seen in on) for way in ways)]
+        for text, on in claims.items()
+    ]
+    return Grid(LEGEND, ["claim", *ways], rows)
+
+
+def _mark(verdict: Verdict) -> str:
+    word, reason, found = verdict
+    if REVERSE in reason:
+        word = REVERSE
+    difference = "" if found is None else f" {_signed(found.mean)}"
+    return f"{MARKS[word]}{difference}"
 
 
 def headlines(judged: Iterable[dict[str, Verdict]]) -> list[str]:

@@ -1,6 +1,7 @@
 """Parts of a text, such as headings and tables, written as Markdown or as one HTML page."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import plotly.graph_objects as go
@@ -38,15 +39,29 @@ class Grid(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
+class Rest(NamedTuple):
+    """A mark: what follows is written to the table's own files, and not on a page."""
+
+
 NOTHING = "–"  # the cell of a missing number
 
-Part = Heading | Text | Points | Grid
+Part = Heading | Text | Points | Grid | Rest
 
 # A claim is a sentence and must be readable in full, so its cell wraps.
 WRAPPED = """
 th, td { white-space: normal; text-wrap: balance; }
 tbody th { min-width: 14rem; max-width: 24rem; }
 """
+
+
+def on_page(parts: Iterable[Part]) -> list[Part]:
+    """Take the parts that a page of the documentation shows.
+
+    Examples:
+        >>> on_page([Text("All in all."), Rest(), Text("One by one.")])
+        [Text(text='All in all.')]
+    """
+    return list(takewhile(lambda part: not isinstance(part, Rest), parts))
 
 
 def markdown(parts: Iterable[Part]) -> str:
@@ -75,6 +90,8 @@ def markdown(parts: Iterable[Part]) -> str:
             case Grid(caption, head, rows):
                 lines = [head, ["---"] * len(head), *rows]
                 texts += [caption, "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+            case Rest():
+                pass
     # The stars belong to the papers' names; two unescaped ones in a line would mean italics.
     return ("\n\n".join(texts) + "\n").replace("*", r"\*")
 
@@ -86,7 +103,7 @@ def html(title: str, parts: Iterable[Part], figures: Mapping[str, go.Figure]) ->
     return template.render(
         title=title,
         css=CSS + WRAPPED,
-        parts=[(type(part).__name__, part) for part in parts],
+        parts=[(type(part).__name__, part) for part in parts if not isinstance(part, Rest)],
         figures=list(figures),
         data=to_json_plotly(data),  # which escapes "<"
         script=f"{get_plotlyjs()}\n{SCRIPT}" if figures else "",

@@ -12,7 +12,7 @@ A further table of a paper needs no code: it is written in `papers/tables.toml`.
 
 Then `evalign-study run NAME` trains what is not recorded, and `evalign-study render NAME` writes
 the files NAME.md, NAME.html and NAME.csv, and fills a page that has the marks `<!-- NAME -->` and
-`<!-- end of NAME -->`.
+`<!-- end of NAME -->` with the parts before `formats.Rest`.
 """
 
 from abc import ABC, abstractmethod
@@ -99,7 +99,7 @@ class Findings(NamedTuple):
 
     Args:
         title: the title of the page.
-        parts: the text.
+        parts: the text, the summary first and then, after `formats.Rest`, what a page leaves out.
         figures: the figures by title; they are at the end of the page.
         sheets: the sheets by the end of the file's name, "" for NAME.csv.
         lines: what the terminal shows.

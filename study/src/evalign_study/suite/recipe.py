@@ -10,7 +10,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from evalign.core.checks import require
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Rest, Text
 from evalign_study.pipeline.intervals import Interval, interval
 from evalign_study.pipeline.style import ALIGNED, MUTED, STYLE
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
@@ -173,6 +173,7 @@ def parts(outcome: Outcome) -> Iterator[Part]:
         ["ours", "rival", "gain", "cells with 0 or more"],
         [_beside(outcome, ours, rival) for ours, rival in BESIDE],
     )
+    yield Rest()
     first, second = cells.values()
     yield Grid(
         "Gains in points, with 95% intervals over splits:",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Rest, Text
 from evalign_study.pipeline.intervals import Interval
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
@@ -184,13 +184,14 @@ class TaskTable(StudyTable):
             for bar in standings.bars(found, task, self.asked)
         ]
         yield Grid("The bars set for our loss:", ["", "found", "bar", ""], rows)
-        for metric, shown in task.metrics.items():
+        for i, (metric, shown) in enumerate(task.metrics.items()):
             for name, cells in standings.groups(task, metric, self.asked).items():
                 yield _levels(found, task, cells, f"Test {shown} in points, {name}:")
+            if i == 0:  # the metric that is judged is for a page
+                yield _gains(found, task, metric, shown, self.asked, plain=True)
+                yield Rest()
         for metric, shown in task.metrics.items():
             yield _gains(found, task, metric, shown, self.asked)
-        judged = next(iter(task.metrics.items()))
-        yield _gains(found, task, *judged, self.asked, plain=True)
         all_of = partial(origins, records)
         yield Text(
             f"{len(records):,} runs. {all_of('{device}')}; torch {all_of('{torch}')}, "
