@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Compiled files are kept, also where the environment says otherwise: tests start many processes.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: test test-slow attack release-check demo lint types contract unit gpu reproduce-quick docs notebooks clean
+.PHONY: test test-slow attack release-check demo lint types contract unit gpu reproduce-quick docs clean
 
 # Two at a time: types and documentation keep one core busy each, and the tests are the longest.
 test: $(READY)
@@ -52,11 +52,6 @@ reproduce-quick: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-
-# The gallery as notebooks, run: examples/notebooks/.
-notebooks: $(READY)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[notebooks]'
-	$(BIN)/python examples/notebooks.py
 
 # --clear: a set-up that was interrupted or has other pins leaves nothing behind. The stamp lies
 # inside, so that it goes with the environment, and is written last.

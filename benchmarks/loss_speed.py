@@ -376,7 +376,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--busy", action="store_true", help="note that others use the machine too")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, help="write earlier results into docs/evidence/speed.md")
+    parser.add_argument("--table", type=Path, help="write earlier results into the page")
     arguments = parser.parse_args()
     if arguments.table is not None:
         result = json.loads(arguments.table.read_text(encoding="utf-8"))

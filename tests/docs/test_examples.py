@@ -6,7 +6,6 @@ A block spelled `output` holds what the blocks before it print.
 import doctest
 import re
 import shlex
-from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,14 @@ from sybil import Sybil
 from sybil.parsers.doctest import DocTestParser
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-from evalign import losses, metrics
 from evalign.cli import compare as comparison
 from evalign.cli import fit as fitting
 from evalign.cli import main
-from evalign.losses.base import RowSettings
 from tests import tolerances
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-OWN_FILES = [README, ROOT / "docs" / "cli.md"]  # they speak of the reader's own files
+OWN_FILES = [README, ROOT / "docs" / "cli" / "howto.md"]  # they speak of the reader's own files
 PAGES = [README, *sorted(ROOT.glob("docs/**/*.md"))]
 MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
 EXAMPLES = [x for x in PAGES + MODULES if re.search("```|>>>", x.read_text(encoding="utf-8"))]
@@ -68,14 +65,8 @@ def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
-def for_a_release(path):
-    """The gallery trains networks for its plots, half of the time that all pages take."""
-    marks = pytest.mark.slow if path.parent.name == "gallery" else ()
-    return pytest.param(path, marks=marks, id=name(path))
-
-
 # One test per file, because the blocks of a page build on each other.
-@pytest.mark.parametrize("path", [for_a_release(path) for path in EXAMPLES])
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # A command with --time would go on as long as it may.
@@ -100,19 +91,6 @@ def test_installation_is_told_in_one_way():
     told = [page.read_text(encoding="utf-8") for page in (README, ROOT / "docs" / "index.md")]
     readme, index = (re.search(r"^## Install\n(.*?)^## ", x, re.DOTALL | re.M)[1] for x in told)
     assert readme == index
-
-
-@pytest.mark.parametrize(
-    ("folder", "owner"), [("losses", losses), ("metrics", metrics)], ids=["losses", "metrics"]
-)
-def test_pages_name_all_arguments(folder, owner):
-    for page in ROOT.glob(f"docs/{folder}/*.md"):
-        text = page.read_text(encoding="utf-8")
-        about = getattr(owner, text.split("\n", 1)[0].removeprefix("# "), None)
-        arguments = {*(signature(about).parameters if isinstance(about, type) else ())}
-        if "rows" in arguments:  # those of every loss
-            arguments = arguments - {"rows"} | RowSettings.__annotations__.keys()
-        assert [name for name in arguments if f"`{name}" not in text] == [], page.name
 
 
 def test_readme_has_an_example():

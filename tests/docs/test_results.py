@@ -24,7 +24,7 @@ def page(name):
 
 
 def test_batch_gradient():
-    text = page("averaging.md")
+    text = page("evidence/training.md")
     for x in records("batch_gradient.json")["records"]:
         cells = f"{x['batch_size']:,} | {x['without_positives']:.0%} | {x['method']}"
         assert f"| {cells} | {x['bias']:.2f} | {x['spread']:.2f} |" in text
@@ -38,18 +38,20 @@ def benchmark(name):
 
 
 def test_compare_power():
-    assert benchmark("compare_power").table(records("compare_power.json")) in page("cli.md")
+    assert benchmark("compare_power").table(records("compare_power.json")) in page(
+        "evidence/models.md"
+    )
 
 
 def test_absent_classes():
     found = records("absent_classes.json")
-    assert benchmark("absent_classes").table(found) in page("losses/metric.md")
+    assert benchmark("absent_classes").table(found) in page("evidence/training.md")
 
 
 def test_fewest_labels():
     found = records("fewest_labels.json")
     assert found["draws"] == 8
-    text = page("decisions.md")
+    text = page("evidence/decisions.md")
 
     def of(rows, what):
         return [told[what] for name, told in found["gain"].items() if f", {rows} rows" in name]
@@ -66,7 +68,7 @@ def test_accumulation_memory():
     peaks = {k: v["peak_bytes"] for k, v in records("accumulation_memory.json")["methods"].items()}
     whole = f"{peaks['whole'] / 1e9:.1f} GB in one piece"
     exact, micro = (f"{peaks[name] / 1e6:.0f} MB" for name in ("exact", "one micro-batch"))
-    text = page("many_gpus.md")
+    text = page("loss/howto.md")
     assert f"{whole} and {exact} in micro-batches of 4,096, where one such micro-batch" in text
     assert f"alone takes {micro}" in text
 
@@ -74,7 +76,7 @@ def test_accumulation_memory():
 def test_many_speed():
     found = records("many_speed_cuda.json", STUDY_RESULTS)
     ups = {int(size): entry["speed_up"] for size, entry in found["batch_sizes"].items()}
-    text = page("reproduction.md")
+    text = page("evidence/papers.md")
     assert f"On one {found['device']} the {found['members']} networks" in text
     assert f"{ups[128]} times faster together" in text
     assert f"at 128 rows a batch, and {ups[2048]} times at 2,048" in text
@@ -93,7 +95,7 @@ def test_metric_share(dataset):
         [mean(m, way) for way in ("with", "without")] for m in ("f1_macro", "matthews_corrcoef")
     )
     told = f"macro-F1 is {f1[0]} with the factor and {f1[1]} without it, MCC {mcc[0]} and {mcc[1]}"
-    assert told in page("losses/aligned.md")
+    assert told in page("evidence/training.md")
 
 
 def test_fewer_members():
@@ -107,7 +109,7 @@ def test_fewer_members():
 
     mean, error, worst = changes(whole)
     time = np.median([x["1/4"]["seconds"] / x["1/1"]["seconds"] for x in whole])
-    text = page("estimator.md").replace("−", "-")
+    text = page("evidence/models.md").replace("−", "-")
     assert f"In {len(whole)} trainings of 32 members" in text
     assert f"by {mean} points with 8 of them (standard error {error}, the worst {worst})" in text
     assert f"in {time:.2f} of the time" in text
@@ -124,16 +126,14 @@ def test_networks_trained_for_the_tables():
     gc.enable()
     found = [record for record in records if "H200" in record["made"]["device"]]
     hours = sum(x["seconds"] for x in found) / 3600
-    text = (
-        f"The {len(found):,} networks of the tables below that were trained on it took {hours:.1f}"
-    )
-    assert text in page("reproduction.md")
+    text = f"The {len(found):,} networks of the tables that were trained on it took {hours:.1f}"
+    assert text in page("evidence/papers.md")
 
 
 def test_table_time():
     found = records("table_time_cuda.json", STUDY_RESULTS)
     networks, capped = found["networks"], found["capped"]
-    text = page("reproduction.md")
+    text = page("evidence/papers.md")
     assert f"takes {found['minutes']} minutes by the clock" in text
     assert f"{found['jobs']} stacks at a time" in text
     assert f"{networks:,} networks, of which {capped} reached the cap on epochs" in text

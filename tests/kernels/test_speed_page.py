@@ -14,7 +14,9 @@ def test_tables_are_those_of_the_results():
     spec.loader.exec_module(benchmark)
     stored = (ROOT / "benchmarks" / "results").glob("loss_speed_*.json")
     results = [json.loads(file.read_text(encoding="utf-8")) for file in stored]
-    shown = benchmark.sections((ROOT / "docs" / "evidence" / "speed.md").read_text(encoding="utf-8"))
+    shown = benchmark.sections(
+        (ROOT / "docs" / "evidence" / "speed.md").read_text(encoding="utf-8")
+    )
     tables = {result["kind"]: benchmark.section(result) for result in results}
     assert shown == {kind: tables.get(kind, "") for kind in shown}
     for result in results:  # of all lines that are measured, and with their goals

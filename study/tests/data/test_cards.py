@@ -15,7 +15,7 @@ campaign magic_gamma waveform camvid membrane emotions scene yeast_genes medical
 """
 VERIFIED = {"adult", "creditcard", "cifar10", "fashion_mnist", "caltech256"}
 CHECKSUM = r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}"
-DOCS = Path(__file__).parents[3] / "docs" / "data.md"
+DOCS = Path(__file__).parents[3] / "docs" / "evidence" / "data.md"
 
 
 def test_all_are_there():

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from evalign_study.decided import plan, standings
-from evalign_study.decided.table import DecisionsTable, headline, parts
-from evalign_study.pipeline.formats import Grid, markdown
+from evalign_study.decided.table import DecisionsTable, parts
+from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.writing import fill
 from evalign_study.trainers.deciding import CUTOFFS, PREDICT, TUNER
 
@@ -62,23 +62,15 @@ def test_bars(gain, met):
 
 
 def test_documentation_shows_the_records(committed):
-    """If not, run: evalign-study render decisions --page docs/decisions_measured.md.
-
-    The README's table is the page's first.
-    """
-    page = (ROOT / "docs/decisions_measured.md").read_text(encoding="utf-8")
+    """If not, run: evalign-study render decisions --page docs/evidence/decisions.md."""
+    page = (ROOT / "docs/evidence/decisions.md").read_text(encoding="utf-8")
     runs = DecisionsTable().runs()
     there = plan.complete(committed[run.key] for run in runs if run.key in committed)
-    assert fill(page, "decisions", markdown(parts(runs, there, quick=False))) == page
-    if there:
-        grid = headline(standings.collected(there))
-        lines = markdown([Grid("", grid.head, grid.rows)]).strip().splitlines()
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        assert all(line in readme for line in lines)
+    assert fill(page, "decisions", markdown(on_page(parts(runs, there, quick=False)))) == page
 
 
 def test_the_page_says_what_equal_scores_cost_a_rival(committed):
-    page = (ROOT / "docs/decisions_measured.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/evidence/decisions.md").read_text(encoding="utf-8")
     runs = DecisionsTable().runs()
     records = plan.complete(committed[run.key] for run in runs if run.key in committed)
 

@@ -7,7 +7,7 @@ import pytest
 from evalign_study.goals import plan, standings
 from evalign_study.goals.standings import TRAINED, collected
 from evalign_study.goals.table import NAMES, GoalsTable
-from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.writing import fill
 from evalign_study.trainers import choice
 from evalign_study.trainers.goal_methods import AP, BOUNDED, GOALS, METHODS, OURS, share
@@ -218,7 +218,7 @@ def test_a_quick_look(tmp_path):
 
 
 def test_documentation_shows_the_records(committed):
-    """If not, run: evalign-study render goals --page docs/goals_measured.md."""
-    page = (ROOT / "docs/goals_measured.md").read_text(encoding="utf-8")
+    """If not, run: evalign-study render goals --page docs/evidence/goals.md."""
+    page = (ROOT / "docs/evidence/goals.md").read_text(encoding="utf-8")
     found = GoalsTable().findings(committed, ROOT)
-    assert fill(page, "goals", markdown(found.parts)) == page
+    assert fill(page, "goals", markdown(on_page(found.parts))) == page

@@ -7,7 +7,7 @@ from evalign_study.decided import plan as decided
 from evalign_study.decided.standings import compared, mean
 from evalign_study.modelled import plan
 from evalign_study.modelled.table import BASE_RULE, ModelsTable, bars, collected, parts
-from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.writing import fill
 
 from study.tests.papers.made_tables import record
@@ -64,14 +64,14 @@ def test_a_blend_that_is_clearly_behind_is_told():
 
 
 def test_documentation_shows_the_records(committed):
-    """If not, run: evalign-study render models --page docs/which_model.md."""
-    page = (ROOT / "docs/which_model.md").read_text(encoding="utf-8")
+    """If not, run: evalign-study render models --page docs/evidence/models.md."""
+    page = (ROOT / "docs/evidence/models.md").read_text(encoding="utf-8")
     found = ModelsTable().findings(committed, ROOT)
-    assert fill(page, "models", markdown(found.parts)) == page
+    assert fill(page, "models", markdown(on_page(found.parts))) == page
 
 
 def test_the_page_says_what_one_table_makes_of_the_gains(committed):
-    page = " ".join((ROOT / "docs/which_model.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs/evidence/models.md").read_text(encoding="utf-8").split())
     there = [committed[run.key] for run in plan.runs() if run.key in committed]
     others = decided.complete(committed[run.key] for run in decided.runs() if run.key in committed)
     scores = collected(there, others)

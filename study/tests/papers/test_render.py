@@ -10,13 +10,13 @@ from evalign_study import catalog
 from evalign_study.papers import tables
 from evalign_study.papers.render import findings
 from evalign_study.pipeline import writing
-from evalign_study.pipeline.formats import Grid, markdown
+from evalign_study.pipeline.formats import Grid, markdown, on_page
 from evalign_study.pipeline.writing import fill
 
 from study.tests.papers.made_tables import curves, evidence, pick
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGES = {"btg": "btg", "surf": "surf", "ablation": "ablations"}  # the others are EAST's
 FOUND = {"F1*": [0.80, 0.81, 0.82], "CE": [0.70, 0.71, 0.72]}
 
 
@@ -26,6 +26,10 @@ def parts(found):
 
 def written(found):
     return markdown(parts(found))
+
+
+def written_on_page(found):
+    return markdown(on_page(parts(found)))
 
 
 def write(found, folder):
@@ -57,8 +61,9 @@ def test_ours_beside_the_printed():
 
 def test_verdicts_stand_first():
     text = written(evidence(FOUND))
-    for way in ("As in the paper", "Strictly"):
-        assert f"\n{way}: 2 of 3 claims confirmed, 2 not comparable.\n" in text
+    count = "2 of 3 claims confirmed, 2 not comparable."
+    assert f"\nAs in the paper: {count} Strictly: {count}\n" in text
+    assert "| Mammography ✓ +0.100; Adult ? +0.100 |" in written_on_page(evidence(FOUND))
     row = r"| F1\* is better (F1\* against CE, Acc) | Mammography | +0.100 |"
     confirmed = "confirmed: +0.100 (+0.100 to +0.100)"
     assert f"{row} {confirmed} | {confirmed} |" in text
@@ -71,7 +76,7 @@ def test_decisions_and_selections_are_kept_apart():
     whole = evidence(FOUND)
     for record in whole.records.values():
         record["picks"] = {"loss": pick(0.6, 0.7), "accuracy": pick(0.8, 0.9)}
-    papers, strict = (p for p in parts(whole)[:8] if isinstance(p, Grid) and p.head[0] == "")
+    papers, strict = (p for p in parts(whole)[:9] if isinstance(p, Grid) and p.head[0] == "")
     assert papers.rows[0][3:5] == ["0.600 ± 0.000", "0.700 ± 0.000"]
     assert strict.rows[0][2:4] == ["0.800 ± 0.000", "0.900 ± 0.000"]
 
@@ -130,8 +135,9 @@ RESULTS = ROOT / "study" / "results"
 
 
 def test_documentation_shows_the_records(committed):
-    """If not, run: evalign-study render --page docs/reproduction.md --results study/results."""
-    page = PAGE.read_text(encoding="utf-8")
+    """If not, run for each page: evalign-study render --page docs/evidence/PAGE.md."""
     for name in tables.names():
-        text = markdown(catalog.tables()[name].findings(committed, RESULTS).parts)
+        file = PAGES.get(name.partition("-")[0], "east")
+        page = (ROOT / "docs" / "evidence" / f"{file}.md").read_text(encoding="utf-8")
+        text = markdown(on_page(catalog.tables()[name].findings(committed, RESULTS).parts))
         assert fill(page, name, text) == page

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.writing import fill
 from evalign_study.suite.standings import Choice, scores
 from evalign_study.tasks import plan, standings
@@ -15,7 +15,6 @@ from evalign_study.trainers.pixel_methods import RIVALS
 from study.tests.papers.made_tables import record
 
 ROOT = Path(__file__).parents[3]
-LOSS = "losses/aligned.md"
 
 
 def made(run, task, level):
@@ -119,44 +118,34 @@ def test_every_run_is_shown_and_has_a_trainer():
 
 @pytest.mark.parametrize("table", [dense(), many_labels()], ids=lambda table: table.name)
 def test_documentation_shows_the_records(table, committed, tmp_path):
-    """If not, run: evalign-study render NAME --page docs/tasks_measured.md."""
-    page = (ROOT / "docs/tasks_measured.md").read_text(encoding="utf-8")
-    text = markdown(table.findings(committed, tmp_path).parts)
+    """If not, run: evalign-study render NAME --page docs/evidence/tasks.md."""
+    page = (ROOT / "docs/evidence/tasks.md").read_text(encoding="utf-8")
+    text = markdown(on_page(table.findings(committed, tmp_path).parts))
     assert fill(page, table.name, text) == page
 
 
-def test_pages_tell_the_records_of_other_forms(committed):
-    """Those of forms of ours that are not in the table."""
-    cell, ways = [("camvid", MIOU)], ("argmax", "expected")
-    page, loss = ((ROOT / "docs" / x).read_text("utf-8") for x in ("tasks_measured.md", LOSS))
-    for form, told in {
-        "weighted_running_1": "with {} by argmax, {} expected and {} chosen on the test images",
-        "root_1": '"root 1" has {}, {} and {},',
-        "aligned_1": '"aligned 1" {}, {} and {}.',
-    }.items():
-        found = scores([committed[run.key] for run in plan.dense(["camvid"], methods=[form])])
-        choices = [Choice([form], [way]) for way in ways]
-        means = [standings.mean(found, cell, x) for x in (*choices, DENSE.chosen(form))]
-        assert told.format(*(f"{mean:.1f}" for mean in means)) in page
+def test_the_page_tells_how_the_weights_of_pixels_were_chosen(committed):
+    cell = [("camvid", MIOU)]
     tried = ("own_root_1", "aligned_1", "own_balanced_1")
     found = scores([committed[run.key] for run in plan.candidates(tried)])
     means = [f"{standings.mean(found, cell, DENSE.plain(form)):.1f}" for form in tried]
     told = "{} points of mIoU by argmax, against {} without weights and {} with"
-    assert told.format(*means) in loss
+    assert told.format(*means) in (ROOT / "docs/evidence/tasks.md").read_text(encoding="utf-8")
 
 
-def test_readme_tells_the_records_of_camvid(committed):
+def test_the_page_tells_the_records_of_camvid(committed):
     found = scores([committed[run.key] for run in dense().runs()])
     cell, ours = [("camvid", MIOU)], DENSE.plain(plan.OURS)
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"has {standings.mean(found, cell, ours):.1f} points of mIoU on CamVid" in readme
+    page = " ".join((ROOT / "docs/evidence/tasks.md").read_text(encoding="utf-8").split())
+    assert f"{standings.mean(found, cell, ours):.1f} points of mIoU on CamVid" in page
     gained = {
         rival: standings.gain(found, cell, ours, DENSE.plain(rival)) for rival in DENSE.rivals
     }
     entropy, *others = (gained[rival] for rival in DENSE.rivals)
     least = min(others, key=lambda gain: gain.mean)
-    told = f"{entropy.mean:.1f} above cross-entropy and {least.mean:.1f} above the best of six"
-    assert told in readme
+    told = "{:.1f} above cross-entropy, beyond chance, and {:.1f} above the best of six"
+    told = told.format(entropy.mean, least.mean)
+    assert told in page
     assert entropy.low > 0 > least.low  # the first beyond chance, the second not
     behind = standings.gain(found, cell, DENSE.chosen(plan.OURS), DENSE.chosen("weighted"))
-    assert f"it is {-behind.mean:.1f} behind class-weighted cross-entropy" in readme
+    assert f"ours is {-behind.mean:.1f} behind class-weighted cross-entropy" in page

@@ -108,7 +108,10 @@ def _summary(table: PrintedTable, judged: Judged) -> Grid:
         claims.setdefault(claim.text, []).append((panel, seen))
     ways = list(views(table, table.panels[0]))
     rows = [
-        [text, *("; ".join(f"{panel.label} {_mark(seen[way])}" for panel, seen in on) for way in ways)]
+        [
+            text,
+            *("; ".join(f"{panel.label} {_mark(seen[way])}" for panel, seen in on) for way in ways),
+        ]
         for text, on in claims.items()
     ]
     return Grid(LEGEND, ["claim", *ways], rows)
