@@ -32,8 +32,8 @@ def sums(
 ) -> tuple[Tensor, Tensor]:
     """The sums of each program (programs, width), and numbers of every row.
 
-    `cross` is what the cross-entropy adds to the logits (C,), or (2, C) with factors behind it. None
-    is no cross-entropy.
+    `cross` is what the cross-entropy adds to the logits (C,), or (2, C) with factors behind it, or
+    None.
     """
     logits, target, weight = _tensors(this, rows)
     partial = logits.new_empty(this.programs, this.width, dtype=this.compute)

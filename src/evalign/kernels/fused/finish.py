@@ -139,7 +139,7 @@ def finish(
         tl.debug_barrier()  # the shift of this batch may be the same buffer
         tl.store(offsets + c, offset, mask=here)
         if CROSS_ENTROPY == 2:
-            if BY_COUNTS:
+            if BY_COUNTS > 0:
                 factor = tl.where(here, tl.exp(-BY_COUNTS * tl.log(raised)), 0)
                 factor /= tl.max(factor, 0)
                 tl.store(cross + CLASSES + c, factor, mask=here)
