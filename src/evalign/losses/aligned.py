@@ -13,13 +13,13 @@ from evalign.aggregation import Ranks, RunningConfusion
 from evalign.aggregation.running import keep, make_saved
 from evalign.core import membership
 from evalign.core.batch import Batch, Mean, Sums
-from evalign.core.checks import numbers, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
 from evalign.kernels.sums import KernelSettings
-from evalign.losses.class_weights import class_vector
+from evalign.losses.class_weights import class_vector, shares_tensor
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import (
     ODDS,
@@ -133,7 +133,7 @@ class AlignedLoss(MetricLoss):
             if class_weight is not None:
                 class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
             self.register_buffer("class_weight", class_weight, persistent=False)
-        shares = None if class_shares is None else _checked_shares(class_shares)
+        shares = None if class_shares is None else shares_tensor(class_shares)
         self.register_buffer("class_shares", shares, persistent=False)
         for name in LEARNED:
             self.register_buffer(name, None)
@@ -352,15 +352,3 @@ def _mean(cross: Tensor, c: Confusion, factor: Tensor | None) -> Mean:
     """The cross-entropy as a mean over the rows of a Confusion, whose classes have factors."""
     masses = _masses(c)
     return Mean(cross, (masses if factor is None else masses * factor.to(masses)).sum())
-
-
-def _checked_shares(shares: Any) -> Tensor:
-    """Positive shares or counts: one per class, or a pair per label."""
-    found = numbers(shares)
-    shaped = (
-        found.ndim in (1, 2) and found.shape[-1] > 1 and (found.ndim == 1 or len(found[0]) == 2)
-    )
-    ok = shaped and bool(((found > 0) & found.isfinite()).all())
-    allowed = "hold a positive number for each class, or a pair (absent, present) for each label"
-    require(ok, "AlignedLoss", "class_shares", allowed, shares)
-    return found
