@@ -28,10 +28,10 @@ class KernelSettings(NamedTuple):
 
     @property
     def cross(self) -> Tensor | None:
-        """Shift and factors of exclusive classes, as a kernel of a GPU takes them."""
+        """Shift and factors as a kernel of a GPU takes them: one for both of a label's classes."""
         if self.shift is None or self.factor is None:
             return self.shift
-        return torch.stack([self.shift, self.factor])
+        return torch.stack([self.shift, self.factor.view(len(self.factor), -1)[:, 0]])
 
 
 class KernelSums(NamedTuple):

@@ -284,7 +284,7 @@ class AlignedLoss(MetricLoss):
             return 0.0
         return 1.0 if self.class_weight == BALANCED else 0.5 * pixels
 
-    def _cross_of(self, rows: GivenRows) -> Tensor:
+    def _cross_of(self, rows: GivenRows) -> Tensor | None:
         """What a GPU's kernels read of it; kept, unless others than they have moved the state."""
         given = isinstance(self.class_weight, Tensor)
         if not (given or self.root_of_counts(pixels=rows.pixels)):
@@ -292,11 +292,7 @@ class AlignedLoss(MetricLoss):
         now = [x.is_inference() or x._version for x in (self.counts, self.offsets)], rows.pixels
         counts, before, cross = self._cross
         if counts is not self.counts or before != now:
-            shift, factor = self._adjustment(rows.task, pixels=rows.pixels)
-            assert shift is not None
-            assert factor is not None
-            # The factors of a label's two are the same.
-            cross = torch.stack([shift, factor[:, 0] if factor.ndim == 2 else factor])
+            cross = self._settings(rows).cross
             self._cross = self.counts, now, cross
         return cross
 
