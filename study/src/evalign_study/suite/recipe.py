@@ -157,6 +157,15 @@ def parts(outcome: Outcome) -> Iterator[Part]:
             [[one, *(_signed(found[one]) for found in (first, *others))] for one in first],
         )
     for rival, found in zip(RIVALS, cells, strict=True):
+        known, new = (
+            {cell: x for cell, x in found.items() if (cell[0] in plan.DEVELOPED) is developed}
+            for developed in (True, False)
+        )
+        if len(means := [_gain(over_datasets(part)) for part in (known, new) if part]) == 2:
+            yield Text(
+                f"Over {rival}: {means[0]} on the tables by which the loss was developed, "
+                f"{means[1]} on the other data sets."
+            )
         lost = [f"{' '.join(cell)} {_gain(x)}" for cell, x in found.items() if x.high < 0]
         told = "; ".join(lost) or "none"
         yield Text(f"Of {len(found)} cells, lost beyond chance to {rival}: {told}.")

@@ -1,8 +1,9 @@
 """Statistics of the suite's records: gains and their intervals.
 
-A *cell* is a data set and a metric, a *trial* a split. A `Choice` is a set of contenders, of which
-the validation score of the trial (`decisions`) chooses one; its score is that of the chosen one on
-the test rows. All gains are in points, hundredths of a metric, and paired trial by trial.
+A *cell* is a data set and a metric, a *trial* a split and a seed. A `Choice` is a set of
+contenders, of which the validation score of the trial (`decisions`) chooses one; its score is that
+of the chosen one on the test rows. All gains are in points, hundredths of a metric, and paired
+trial by trial.
 """
 
 import math
@@ -23,7 +24,8 @@ FOLDS = 5
 PREFIXES = {f"{prefix}_{goal}": prefix for prefix in (OURS, EAST) for goal in GOALS}
 
 Cell = tuple[str, str]  # (data set, metric)
-Gains = dict[Cell, dict[int, float]]  # by split
+Trial = tuple[int, int]  # (split, seed)
+Gains = dict[Cell, dict[Trial, float]]
 
 
 class Contender(NamedTuple):
@@ -40,7 +42,7 @@ class ScorePair(NamedTuple):
     test: float
 
 
-Scores = dict[Cell, dict[int, dict[Contender, ScorePair]]]
+Scores = dict[Cell, dict[Trial, dict[Contender, ScorePair]]]
 
 
 class Choice(NamedTuple):
@@ -79,7 +81,8 @@ def scores(records: Iterable[Record]) -> Scores:
         run = record["run"]
         method: str = PREFIXES.get(run["method"]) or run["method"]
         for metric, picked in record["picks"].items():
-            trial = found.setdefault((named(run), metric), {}).setdefault(run["split_seed"], {})
+            trials = found.setdefault((named(run), metric), {})
+            trial = trials.setdefault((run["split_seed"], run["seed"]), {})
             for decision, scored in picked["decisions"].items():
                 found_here = ScorePair(scored["validation"], scored["test"][metric])
                 trial[Contender(method, decision)] = found_here
@@ -108,12 +111,12 @@ def gains(found: Scores, ours: Choice, rival: Choice) -> Gains:
     return gained
 
 
-def over_splits(gained: Mapping[int, float]) -> Interval:
-    """Compute the mean and 95% interval over splits.
+def over_splits(gained: Mapping[Trial, float]) -> Interval:
+    """Average over the seeds of each split, then compute the mean and 95% interval over splits.
 
     Student's t has the correction of Nadeau and Bengio, as training rows of the splits overlap.
     """
-    splits = list(gained.values())
+    splits = list(_means((split, gain) for (split, _), gain in gained.items()).values())
     if len(splits) == 1:
         return Interval(splits[0], math.nan, math.nan, 1)
     mean, low, high, _ = estimate(splits, FOLDS)
@@ -130,10 +133,24 @@ def means(cells: Mapping[Cell, Interval], *, by: int) -> dict[str, float]:
 
     Macro-averaged metrics go by the name of their binary form.
     """
-    groups: dict[str, list[float]] = {}
-    for cell, found in cells.items():
-        groups.setdefault(cell[by].removesuffix("_macro"), []).append(found.mean)
+    return _means((cell[by].removesuffix("_macro"), found.mean) for cell, found in cells.items())
+
+
+def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
+    """Average the values that share a name."""
+    groups: dict[Any, list[float]] = {}
+    for name, value in values:
+        groups.setdefault(name, []).append(value)
     return {name: float(np.mean(group)) for name, group in groups.items()}
+
+
+class Bar(NamedTuple):
+    """A number of a headline, its target, and whether it reaches the target."""
+
+    name: str
+    value: float
+    bar: str
+    met: bool
 
 
 def label(choice: Choice) -> str:
@@ -144,6 +161,12 @@ def label(choice: Choice) -> str:
         ('focal, tuned', 'best opponent, any decision')
     """
     name = choice.methods[0] if len(choice.methods) == 1 else "best opponent"
-    name = "ours" if name == OURS else "EAST" if name == EAST else name.replace("_", "-")
+    name = (
+        "ours"
+        if name == OURS
+        else "EAST"
+        if name == EAST
+        else name.replace("cross_", "cross-").replace("_", " ")
+    )
     one = len(choice.decisions) == 1
     return f"{name}, {choice.decisions[0] if one else 'any decision'}"
