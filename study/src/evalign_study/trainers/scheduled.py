@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from evalign.training import Settings
-from evalign.training.averaging import set_offsets
+from evalign.training.averaging import offsets_of, set_offsets
 from evalign_study.records.run import Run
 from evalign_study.trainers.crops import Stored
 from evalign_study.trainers.images import Learner
@@ -62,7 +62,7 @@ class ScheduledLearner(Learner[Stored], ABC):
 
     def loss_of(self, logits: Tensor, target: Tensor) -> float:
         """Compute the loss with the averaged offsets, as `fit` does."""
-        current = None if self.averaged is None else self.loss.offsets.clone()
+        current = copy.deepcopy(offsets_of(self.loss))
         set_offsets(self.averaged, self.loss)
         value = super().loss_of(logits, target)
         set_offsets(current, self.loss)
