@@ -92,53 +92,26 @@ def no_plans(monkeypatch):
     monkeypatch.setattr(plan, "_plans", {})
 
 
-@pytest.fixture
-def tiles_of(monkeypatch):
-    """Make tiles small, so that rows of more classes than `longest` take several tiles."""
-
-    def make(longest, columns):
-        monkeypatch.setattr(plan, "LONGEST", longest)
-        for name in ("LONG_ROW", "LONG_COLUMNS", "LONG_GRADIENT"):
-            monkeypatch.setattr(plan, name, (columns, 1))
-
-    return make
-
-
-@pytest.fixture
-def small_tiles(tiles_of):
-    tiles_of(16, 16)
-
-
-@pytest.mark.parametrize(("rows", "classes"), [(70, 3), (2, 37), (0, 4), (0, 20)])
-def test_agrees(small_tiles, rows, classes):
+@pytest.mark.parametrize(("rows", "classes"), [(70, 3), (2, 37), (0, 4), (0, 20), (2, 5), (1, 600)])
+def test_agrees(rows, classes):
+    """Several rows in a tile, or one row."""
     assert_agrees(by_fused, random_batch(rows, classes), 0.2)
 
 
 # The interpreter cuts bfloat16 off where a GPU rounds; that type is tested on a GPU alone.
 @pytest.mark.parametrize("dtype", [slow(torch.float64), torch.float32, torch.float16])
 @pytest.mark.parametrize("classes", [slow(3), 20])
-def test_precisions_and_temperatures(small_tiles, classes, dtype):
+def test_precisions_and_temperatures(classes, dtype):
     for temperature in (1e-9, 0.4):
         assert_agrees(by_fused, random_batch(2, classes, dtype=dtype), temperature)
 
 
-@pytest.mark.parametrize(
-    ("name", "long"),
-    [*((name, False) for name in hostile_logits(torch.float64)), ("a class ruled out", True)],
-)
-def test_hostile_logits(name, long, tiles_of):
-    if long:
-        tiles_of(2, 4)
+@pytest.mark.parametrize("name", hostile_logits(torch.float64))
+def test_hostile_logits(name):
     _, *rest = random_batch(6, 5, dtype=torch.float32)
     batch = hostile_logits(torch.float32)[name], *rest
     unique = name not in ("equal", "whole numbers", "saturated")
     assert_agrees(by_fused, batch, 0.2, gradient=unique)
-
-
-@pytest.mark.parametrize(("rows", "classes"), [(2, 5), (1, 600), slow(1, 4100)])
-def test_real_tiles(rows, classes):
-    """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
-    assert_agrees(by_fused, random_batch(rows, classes), 0.2)
 
 
 def test_near_ties_stay_in_range():
@@ -146,7 +119,7 @@ def test_near_ties_stay_in_range():
 
 
 @pytest.mark.parametrize("classes", [4, 37])
-def test_mistakes_stay_visible(small_tiles, classes):
+def test_mistakes_stay_visible(classes):
     for mistake, seed in ((torch.nan, 0), (torch.nan, 1), (torch.inf, 0)):
         logits, *rest = random_batch(1, classes, seed=seed)
         logits[0, 2] = mistake
@@ -156,7 +129,7 @@ def test_mistakes_stay_visible(small_tiles, classes):
 
 @pytest.mark.parametrize("classes", [4, 20])
 @pytest.mark.parametrize("wrong", [-1, 1, 2**40])
-def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
+def test_a_target_that_is_no_class_stays_visible(classes, wrong):
     """On CUDA the target was not checked. It is not used as an address, and the loss is NaN."""
     logits, target, *rest = random_batch(2, classes)
     target[1] = wrong if wrong != 1 else classes
@@ -320,10 +293,8 @@ def test_offsets_follow(task, name, on_gpu):
     assert_same(lambda: AlignedLoss(name), *batches, atol=tolerances.REFERENCE)
 
 
-@pytest.mark.parametrize("longest", [slow(4096), 2])
-def test_padding_counts_for_nothing(longest, on_gpu, tiles_of):
+def test_padding_counts_for_nothing(on_gpu):
     """Ignored rows may hold anything, as those of padded tokens do."""
-    tiles_of(longest, 2)
     for task in TASKS:
         logits, target = (x[:3] for x in rows_of(task, seed=3)[:2])
         target = target.clamp(min=0)
@@ -380,13 +351,6 @@ def test_sums_of_several_ranks(task, on_gpu, monkeypatch):
     monkeypatch.setattr(RankSum, "total", lambda _, own, classes: 3 * own)
     batches = rows_of(task), rows_of(task, images=True)  # without class weights, and with some
     assert_same(lambda: aligned(task), *batches)
-
-
-def test_rows_longer_than_a_tile(on_gpu, tiles_of):
-    tiles_of(2, 2)
-    some = tuple(x[5:8] for x in rows_of("multiclass"))
-    image = tuple(x[:2, ..., 1:3, :1] for x in rows_of("multiclass", images=True))
-    assert_same(lambda: aligned("multiclass"), some, image)
 
 
 def test_more_classes_than_the_end_takes_at_a_time(on_gpu, monkeypatch):

@@ -13,7 +13,6 @@ from evalign import metrics
 from evalign.kernels.closed import closed_form
 from evalign.kernels.fused.finish import TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
-from evalign.kernels.fused.long_rows import long_columns, long_row
 from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import whole_rows
@@ -127,15 +126,7 @@ def test_rows_of_a_tile(rows, columns, cross, logits, target):
     constants |= {"ADJACENT": 4 if rows == 1 else 0}
     compute = "fp64" if logits == "fp64" else "fp32"
     compiled(whole_rows, constants, logits=logits, target=target, sums=compute)
-    compiled(gradient, constants | {"WHOLE": True}, logits=logits, target=target)
-
-
-@pytest.mark.parametrize("cross", [0, 2])
-def test_rows_longer_than_a_tile(cross):
-    constants = settings(5000, 512, cross, "fp32")
-    compiled(long_row, constants)
-    compiled(long_columns, constants)
-    compiled(gradient, constants | {"ROWS": 1, "WHOLE": False, "ADJACENT": 16})
+    compiled(gradient, constants, logits=logits, target=target)
 
 
 @pytest.mark.parametrize(

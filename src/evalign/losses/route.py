@@ -19,7 +19,7 @@ from evalign.core.checks import traced
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows
-from evalign.kernels import DEVICES
+from evalign.kernels import DEVICES, LONGEST
 from evalign.kernels.sums import KernelSettings
 from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
 
@@ -48,6 +48,7 @@ def route(
     fits = large or not loss.per_image
     # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
     fits &= logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
+    fits &= not logits.is_cuda or rows.task == "binary" or logits.shape[1] <= LONGEST
     if not (plain and here and fits) or learned or loss.metric.needs_matrix:
         return "core"
     if whole and logits.is_cuda and _whole(loss, rows):

@@ -1,9 +1,8 @@
 """The loss and its gradient as Triton kernels; the mathematics is that of `kernels.cpu`.
 
-A row that fits on chip is read once in the forward pass. A longer row is read twice for its
-statistics, perhaps from the cache, and again, column by column, for the sums. The backward pass
-reads and writes once, and reads a long row twice. Each program writes its own sums, and these are
-added up in one order, so that a result is the same from run to run.
+A row stays on chip: it is read once in the forward pass and once in the backward pass. Each program
+writes its own sums, and these are added up in one order, so that a result is the same from run to
+run.
 """
 
 from collections.abc import Sequence
@@ -31,20 +30,11 @@ def current(device: torch.device) -> AbstractContextManager:
 def sums(this: CallPlan, rows: GivenRows, settings: KernelSettings) -> tuple[Tensor, Tensor]:
     """The sums of each program (programs, width), and numbers of every row."""
     logits, target, weight = _tensors(this, rows)
-    make = logits.new_zeros if this.zeroed else logits.new_empty
-    partial = make(this.programs, this.width, dtype=this.compute)
+    partial = logits.new_empty(this.programs, this.width, dtype=this.compute)
     stats = logits.new_empty(this.stats, this.rows, dtype=this.compute)
     cross = _cross_entropy(settings)
     batch = logits, target, weight, settings.temperature, logits if cross is None else cross
-    if this.task != "multiclass":
-        this.sums[0](*batch, partial)
-    elif len(this.sums) == 1:
-        this.sums[0](*batch, partial, stats)
-    elif this.sums:  # rows that are longer than a tile
-        this.sums[0](*batch, stats)
-        this.sums[1](*batch, partial, stats)
-        if cross is not None:
-            partial[0, -2] = stats[7].sum(dtype=torch.float64)
+    this.sums(*batch, partial, *((stats,) if this.task == "multiclass" else ()))
     return partial, stats
 
 

@@ -19,19 +19,16 @@ from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.finish import TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
-from evalign.kernels.fused.long_rows import long_columns, long_row
 from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import whole_rows
 from evalign.kernels.fused.totals import add_up
 from evalign.kernels.sums import KernelSettings
 
-# Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
-LONGEST = 4096  # classes of a row that is kept on chip
+# Tried on an H200, with 10, 21 and 1,000 classes.
 SUM_WARPS = 16  # per processor, where each program has its own sums
 NARROW = 32  # classes of a row that one thread goes through
 WARPS = 96  # per processor, where nothing is summed over rows
-LONG_ROW, LONG_COLUMNS, LONG_GRADIENT = (2048, 4), (2048, 4), (8192, 32)  # columns and warps
 LABELS = 64  # of a tile
 FINISH = 4096  # classes per block of the one program that ends the pass
 ADD = 32, 128  # sums and programs per block
@@ -129,14 +126,12 @@ class CallPlan:
         processors = _processors(logits.device)
         if rows.task != "multiclass":
             self._plan_labels(places, (*of_target, columns), kind, processors)
-        elif columns <= LONGEST:
-            self._plan_whole(places, columns, kind, processors, adjacent)
         else:
-            self._plan_long(places, columns, kind, processors, adjacent)
+            self._plan_classes(places, columns, kind, processors, adjacent)
         grid = (triton.cdiv(self.width, ADD[0]),)
         self.add_up = Launch(add_up, grid, self.programs, self.width, *ADD)
 
-    def _plan_whole(
+    def _plan_classes(
         self, places: Any, classes: int, kind: Any, processors: int, adjacent: int
     ) -> None:
         images, size, *_ = places
@@ -147,34 +142,16 @@ class CallPlan:
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
         self.width, self.stats = 5 * classes + 2, 6 + (self.cross > 0)
-        self.zeroed = False
         # The compiler gives a narrow row to one thread, if it does not know that it lies side by
         # side. What is summed over classes then needs no other thread.
         rest = (*places, classes, *kind, rows, columns, 0 if narrow else adjacent)
-        self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
+        self.sums = Launch(whole_rows, (self.programs,), *rest, warps=warps)
         # Nothing is summed over rows here, so there are registers for more threads.
         warps = max(1, columns // 256)
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))
-        rest = (*places, classes, *kind, rows, columns, True, adjacent)
-        self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
-
-    def _plan_long(
-        self, places: Any, classes: int, kind: Any, processors: int, adjacent: int
-    ) -> None:
-        self.width, self.stats, self.zeroed = 5 * classes + 2, 6 + 2 * (self.cross > 0), True
-        columns, warps = LONG_ROW
-        rest = (*places, classes, *kind)
-        first = Launch(long_row, (self.rows,), *rest, columns, warps=warps)
-        columns, warps = LONG_COLUMNS
-        blocks = triton.cdiv(classes, columns)
-        self.programs = max(1, min(self.rows, processors * 8 // blocks))
-        second = Launch(long_columns, (blocks, self.programs), *rest, columns, warps=warps)
-        self.sums = [first, second] if self.rows else []
-        columns, warps = LONG_GRADIENT
-        programs = max(1, min(self.rows, processors * WARPS // warps))
-        rest = (*places, classes, *kind, 1, columns, False, adjacent)
+        rest = (*places, classes, *kind, rows, columns, adjacent)
         self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
 
     def _plan_labels(self, places: Any, of_labels: Any, kind: Any, processors: int) -> None:
@@ -184,9 +161,9 @@ class CallPlan:
         rows, blocks = 1024 // columns, triton.cdiv(labels, columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * 8 // blocks))
-        self.width, self.stats, self.zeroed = 9 * labels + 1, 0, False
+        self.width, self.stats = 9 * labels + 1, 0
         rest = (*places, *of_labels, *kind, self.task == "binary", rows, columns)
-        self.sums = [Launch(label_sums, (self.programs, blocks), *rest)]
+        self.sums = Launch(label_sums, (self.programs, blocks), *rest)
         programs = max(1, min(tiles, processors * WARPS // 4))
         self.gradient = Launch(label_gradient, (programs, blocks), *rest)
 
