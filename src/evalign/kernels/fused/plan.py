@@ -23,41 +23,39 @@ from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import whole_rows
 from evalign.kernels.fused.totals import add_up
-from evalign.kernels.sums import KernelSettings
 
 # Tried on an H200, with 10, 21 and 1,000 classes.
 SUM_WARPS = 16  # per processor, where each program has its own sums
 NARROW = 32  # classes of a row that one thread goes through
 WARPS = 96  # per processor, where nothing is summed over rows
 LABELS = 64  # of a tile
-FINISH = 4096  # classes per block of the one program that ends the pass
 ADD = 32, 128  # sums and programs per block
 ALONE = 2**16  # sums that the last program adds up by itself
 PLANS = 1000  # kept at most
+
+
+NOTHING_FOLLOWS = 0.0, 0.0, False, 1.0, 0.0
 
 
 class State(NamedTuple):
     """What a loss keeps between batches, which the last kernel updates in place.
 
     Args:
-        running: the buffers of `RunningConfusion.buffers_for`.
+        seen, running: the buffers of `RunningConfusion`.
         momentum: the weight of the batch in them.
         counts: cumulative counts of the classes; None where offsets do not follow.
         offsets: those of the next batch.
-        following: share of pseudo-rows, whether offsets are updated, the largest odds, and the
-            share of the largest gain that counts as none.
+        how: the power of 1 / counts that the class weights are, the share of pseudo-rows, whether
+            offsets are updated, the largest odds, and the share of the largest gain that counts
+            as none.
     """
 
-    running: tuple[Tensor, ...]
+    seen: Tensor
+    running: Tensor
     momentum: float
     counts: Tensor | None = None
     offsets: Tensor | None = None
-    following: tuple[float, bool, float, float] = (0.0, False, 1.0, 0.0)
-
-    @property
-    def how(self) -> tuple:
-        """What a compiled kernel depends on."""
-        return self.momentum, *self.following
+    how: tuple[float, float, bool, float, float] = NOTHING_FOLLOWS
 
 
 class Launch:
@@ -94,9 +92,9 @@ class CallPlan:
     A matrix is one image, whose positions are its rows. So is a binary problem, with one column.
     """
 
-    def __init__(self, rows: GivenRows, settings: KernelSettings) -> None:
+    def __init__(self, rows: GivenRows, cross: int) -> None:
         logits, weight = rows.logits, rows.weight
-        self.task, self.cross = rows.task, _kind_of_cross_entropy(settings)
+        self.task, self.cross = rows.task, cross
         self._ends: dict[tuple, Launch] = {}
         if rows.task == "binary":
             images, columns, size = 1, 1, logits.numel()
@@ -171,21 +169,21 @@ class CallPlan:
         self, form: Closed, state: State | None, programs: int, kind: torch.dtype, scale: int
     ) -> Launch:
         """The launch that ends the forward pass, for so many sums of this kind."""
-        how = (None, 0.0, False, 1.0, 0.0) if state is None else state.how
-        key = form, how, programs, kind, scale
+        momentum = None if state is None else state.momentum
+        by_counts, *following = NOTHING_FOLLOWS if state is None else state.how
+        key = form, momentum, by_counts, *following, programs, kind, scale
         if key in self._ends:
             return self._ends[key]
-        columns = min(FINISH, triton.next_power_of_2(self.classes))
+        columns = triton.next_power_of_2(self.classes)
         parts = max(1, min(triton.next_power_of_2(programs), 4096 // columns))
         zero, leave_out = float(form.zero_division == 1), form.zero_division not in (0, 1)
-        momentum, *following = how
         self._ends[key] = Launch(
             finish,
             (1,),
-            *(programs, scale, self.classes, TASKS[self.task], self.cross),
+            *(programs, scale, self.classes, TASKS[self.task], self.cross, by_counts),
             *(momentum is not None, momentum or 0.0, *following),
             *(KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
-            *(*form.first, form.second is not None, columns, parts),
+            *(*form.ratio, columns, parts),
             warps=8 if columns <= 1024 else 32,
         )
         return self._ends[key]
@@ -194,26 +192,23 @@ class CallPlan:
 _plans: dict[tuple, CallPlan] = {}
 
 
-def plan_of(rows: GivenRows, settings: KernelSettings) -> CallPlan:
+def plan_of(rows: GivenRows, cross_entropy: Tensor | None) -> CallPlan:
     """The plan for rows, made when the first of their kind come."""
     logits, target, weight = rows.logits, rows.target, rows.weight
+    # 0 for no cross-entropy; 2 if its classes have factors, else 1.
+    cross = 0 if cross_entropy is None else cross_entropy.ndim
     key = (
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
         *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
-        _kind_of_cross_entropy(settings),
+        cross,
     )
     plan = _plans.get(key)
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = _plans[key] = CallPlan(rows, settings)
+        plan = _plans[key] = CallPlan(rows, cross)
     return plan
-
-
-def _kind_of_cross_entropy(settings: KernelSettings) -> int:
-    """0 for none; 2 if its classes have factors, else 1."""
-    return 0 if settings.shift is None else 1 + (settings.factor is not None)
 
 
 def _channels_last(logits: Tensor) -> bool:
