@@ -104,7 +104,6 @@ LINES = {
         Line("captured", (1024, 10), 1.5),
         Line("captured", (1_048_576, 10), 0.5),
         Line("captured", (65_536, 1000), 0.8),
-        Line("captured", (16_384, 32_768), 0.8),
         Line("MLP step", (1024, 30), 1.2, BOTH),
         Line("ResNet-18 step", (128, 3, 32, 32), 1.02, BOTH),
         Line("compiled", (1024, 10), None, BOTH),

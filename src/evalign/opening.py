@@ -4,7 +4,10 @@ import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import Path as InZip
 from zipfile import is_zipfile
+
+import torch
 
 from evalign.decisions import DecisionRule
 from evalign.decisions.saved_rule import RULE
@@ -19,8 +22,9 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     """Open what was saved: an estimator, a run of the command line, or a rule.
 
     Args:
-        path: what `save` of an estimator or of a rule wrote, or the folder or file that `evalign
-            fit` or `evalign decide` wrote. It need not be trusted.
+        path: what `save` of an estimator or of a rule wrote, the folder or file that `evalign fit`
+            or `evalign decide` wrote, or a checkpoint of an `AlignedModule`, for its rule. It need
+            not be trusted.
         arguments: passed on to the `load` of an estimator.
 
     Returns:
@@ -42,6 +46,12 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     if path.is_file() and not is_zipfile(path):
         state = read_json(path, RULE)
         with reading(path):
+            return DecisionRule.from_state_dict(state["rule"])
+    if path.is_file() and InZip(path, "archive/data.pkl").exists():  # as Lightning saves by torch
+        with reading(path):
+            state = torch.load(path, "cpu", weights_only=True, mmap=True)
+            if "rule" not in state:
+                raise nothing(path, "a checkpoint without a rule, which a validation leaves")
             return DecisionRule.from_state_dict(state["rule"])
     kind = kind_of(path)
     if kind not in OPENED:

@@ -51,6 +51,7 @@ from evalign_study.data import VOID
 from evalign_study.records.made import made
 from evalign_study.records.run import Run
 from evalign_study.refuted.counted import CountedLoss
+from evalign_study.suite.plan import DEVELOPED
 from evalign_study.tasks.plan import MULTILABEL
 from evalign_study.trainers import multilabel, pixel_methods, tailed
 from evalign_study.trainers.crops import Images
@@ -75,17 +76,6 @@ from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-TABLES = (
-    "waveform",
-    "cardiotocography",
-    "annthyroid",
-    "mammography",
-    "cocktailparty",
-    "page_blocks",
-    "yeast",
-    "winequality_white",
-    "satimage",
-)
 WEIGHTS = [f"{FOLLOWING}_w{weight}_m0.1" for weight in ("0", "0.3", "1", "2")]
 MOMENTA = [f"{FOLLOWING}_w0.3_m{momentum}" for momentum in ("0.02", "0.3")]
 COMMON = ["cross_entropy", "counted", *WEIGHTS, *MOMENTA]
@@ -114,7 +104,7 @@ class Part(NamedTuple):
 
 PIXELS = {"network": "unet", "learning_rate": 2e-3}
 PARTS = {
-    "tables": Part(TABLES, COMMON, ("0", "1", "2"), 60, {"learning_rate": USUAL.learning_rate}),
+    "tables": Part(DEVELOPED, COMMON, ("0", "1", "2"), 60, {"learning_rate": USUAL.learning_rate}),
     "tail": Part(
         ("fashion_mnist",),
         COMMON,

@@ -66,7 +66,8 @@ def refused(*arguments, program=main):
 
 def fit(data, out, *more, target="label", epochs=2, decision="argmax", model="network"):
     """Return the arguments of a quick fit, without a tuned decision, which would take longer."""
-    options = ["--target", target, "--epochs", epochs, "--decision", decision, "--model", model]
+    options = ["--target", target, "--decision", decision, "--model", model]
+    options += ["--epochs", epochs] if model == "network" else []
     return ["fit", data, "--out", out, *options, *more]
 
 

@@ -68,7 +68,7 @@ def test_what_it_found(blend, pair):
     saved = json.loads((blend / "metrics.json").read_text())
     tried = saved["tried"]
     names = [row["candidate"] for row in tried["rows"]]
-    assert names == ["linear", "boosting", "forest", "network", "blend"]
+    assert names == ["linear", "boosting", "forest", "blend"]
     assert tried["gain"].keys() == {"value", "low", "high", "against"}
     assert tried["verdict"].startswith("In cross-validation, ")
     again = done(*fit(pair, blend, model="blend", epochs=1))
@@ -171,10 +171,7 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     assert 1600 < given["time_limit"] < 1800
     assert given["choose"] == "auto"
     assert given["random_state"] == 3
-    names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
-    assert names == list(DEFAULT)
-    network = dict(one for one in given["candidates"] if not isinstance(one, str))["network"]
-    assert network.epochs == 2
+    assert given["candidates"] == DEFAULT
 
 
 def test_classes_are_called_by_their_names(tmp_path):
@@ -233,6 +230,9 @@ def test_wrong_options(data, tmp_path):
     assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
     assert "Use --epochs for one network." in refused(*fit(data, run, "--time", "5m"))
     assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
+    for name, value in {"--epochs": 3, "--recipe": "east"}.items():
+        text = refused(*fit(data, run, name, value, model="blend"))
+        assert f"{name} must be left out without --model network." in text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -246,4 +246,4 @@ def test_times():
 
 
 def test_the_models_are_those_of_the_library():
-    assert {*MODELS.__args__} == {*DEFAULT, "auto", "blend"}
+    assert {*MODELS.__args__} == {*DEFAULT, "auto", "blend", "network"}

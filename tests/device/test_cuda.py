@@ -94,7 +94,7 @@ def test_autocast(case, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("rows", "classes"), [(7, 3), (5000, 10), (257, 1000), (5, 33_000)])
+@pytest.mark.parametrize(("rows", "classes"), [(7, 3), (5000, 10), (257, 1000), (5, 4096)])
 def test_kernels_agree_with_the_reference(rows, classes, dtype):
     batch = random_batch(rows, classes, dtype=dtype)
     for temperature in TEMPERATURES:
@@ -141,7 +141,7 @@ def test_whole_losses_in_float32_on_many_rows(task):
         assert_whole(lambda: make(name), (logits, target, weight), atol=tolerances.FLOAT32)  # noqa: B023
 
 
-@pytest.mark.parametrize("classes", [10, 1000, 5000])
+@pytest.mark.parametrize("classes", [10, 1000, 4096])
 def test_same_to_the_bit_from_run_to_run(classes):
     logits, target, weight, _ = (x.cuda() for x in random_batch(4096, classes, dtype=torch.float32))
     loss = MetricLoss("f1_macro").cuda()
@@ -157,7 +157,7 @@ def test_same_to_the_bit_from_run_to_run(classes):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("classes", [1000, 100_000])
+@pytest.mark.parametrize("classes", [21, 1000])
 def test_memory_is_no_more_than_that_of_cross_entropy(classes, dtype):
     rows = 2**26 // classes
     logits = torch.randn(rows, classes, device="cuda", dtype=dtype, requires_grad=True)
@@ -198,6 +198,11 @@ def test_a_rule_from_a_stream_is_that_of_the_cpu(classes):
     tuned = fit_decision(logits.cuda(), y.cuda(), metric="f1_macro")
     agree = tuned(logits) == fit_decision(logits, y, metric="f1_macro")(logits)
     assert agree.double().mean() > 0.999
+
+
+def test_more_classes_than_kernels_take():
+    logits, target, weight, _ = (x.cuda() for x in random_batch(7, 4097))
+    assert_whole(lambda: AlignedLoss("f1_macro"), (logits, target, weight))
 
 
 @pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 4)])

@@ -1,6 +1,8 @@
 """Rows for the tests of all engines, and the variables that a launcher would set."""
 
 import os
+import subprocess
+import sys
 
 import torch
 
@@ -27,3 +29,12 @@ def as_if_launched(rank, size):
         "MASTER_PORT": "1",
         "TORCHELASTIC_RUN_ID": "test",
     }
+
+
+def in_a_new_process(script, *arguments):
+    """Run a script that knows torch and evalign alone, and return what it prints."""
+    refuse = "import sys\nsys.modules |= dict.fromkeys(['lightning', 'transformers'])\n"
+    command = [sys.executable, "-c", refuse + script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

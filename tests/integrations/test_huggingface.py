@@ -29,7 +29,7 @@ from evalign.integrations.huggingface import AlignedTrainer
 from evalign.store.archive import load
 from tests import tolerances
 from tests.distributed.processes import run
-from tests.integrations.engines import CLASSES, as_if_launched, made_rows
+from tests.integrations.engines import CLASSES, as_if_launched, in_a_new_process, made_rows
 
 WORDS = 12  # in the vocabulary; the first three are those of the classes
 ROWS = 12  # of a step, on all processes and in all micro-batches
@@ -334,6 +334,41 @@ def test_the_best_weights_come_with_their_own_rule(bare, tmp_path):
         engine.evaluate()
         torch.testing.assert_close(engine.rule.gain, rule.gain, rtol=0, atol=0)
         torch.testing.assert_close(engine.rule.offsets, rule.offsets, rtol=0, atol=0)
+
+
+def test_a_folder_is_served_without_transformers(tmp_path):
+    """The weights lie there as safetensors, and the rule as JSON."""
+    args = arguments(tmp_path, label_names=["labels"], learning_rate=0.1)
+    engine = trainer(args, classifier=Bag(), loss=AlignedLoss("f1_macro"))
+    engine.train()
+    engine.evaluate()
+    engine.save_model()
+    rows = [{"input_ids": row["input_ids"]} for row in texts(40, seed=2)]
+    torch.save(torch.stack([row["input_ids"] for row in rows]), tmp_path / "ids.pt")
+    labels = in_a_new_process(
+        """
+import torch, evalign
+from safetensors.torch import load_file
+folder = sys.argv[1]
+words = load_file(folder + "/model.safetensors")["words.weight"]
+rule = evalign.load(folder + "/rule.json")
+model = torch.nn.Sequential(torch.nn.EmbeddingBag.from_pretrained(words), rule.as_module())
+print(model(torch.load(folder + "/ids.pt")).tolist())
+""",
+        tmp_path,
+    )
+    assert labels == str(engine.predict(rows).labels.tolist())
+
+
+def test_weights_without_a_rule_do_not_keep_that_of_others(tmp_path):
+    args = arguments(tmp_path, label_names=["labels"])
+    engine = trainer(args, classifier=Bag(), constraint="recall[2] >= 0.5")
+    engine.evaluate()
+    engine.save_model()
+    assert (tmp_path / "rule.json").exists()
+    engine = trainer(args, classifier=Bag())
+    engine.save_model()
+    assert not (tmp_path / "rule.json").exists()
 
 
 def test_what_cannot_be_exact_is_refused(tmp_path, monkeypatch):

@@ -8,12 +8,14 @@ from sklearn.metrics import f1_score
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
+import evalign
 from evalign import AlignedLoss, Confusion, MetricLoss, TemperatureAnnealing, fit_decision, metrics
 from evalign.integrations.evaluation import check_annealing
 from evalign.integrations.lightning import AlignedModule, AnnealTemperature
+from evalign.store.files import StoreError
 from tests import tolerances
 from tests.distributed.processes import run
-from tests.integrations.engines import CLASSES, as_if_launched, made_rows
+from tests.integrations.engines import CLASSES, as_if_launched, in_a_new_process, made_rows
 
 QUIET = {
     "logger": False,
@@ -172,6 +174,36 @@ def test_a_module_of_ones_own_is_loaded_without_arguments(tmp_path):
     with torch.no_grad():
         assert torch.equal(loaded.predict_step((x,)), fitted.predict_step((x,)))
     assert torch.equal(loaded.loss.offsets, fitted.loss.offsets)
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no")
+def test_a_checkpoint_is_served_without_lightning(tmp_path):
+    """Its weights by torch, and its rule by `load`, which takes no arguments."""
+    fitted = AlignedModule(network(), AlignedLoss("f1_macro"), "f1_macro")
+    path, trainer, (x, _) = tmp_path / "last.ckpt", Trainer(max_epochs=1, **QUIET), made_rows(40)
+    trainer.fit(fitted, loader(12))
+    trainer.save_checkpoint(path)
+    with pytest.raises(StoreError, match=r"a checkpoint without a rule, which a validation leaves"):
+        evalign.load(path)
+    trainer.validate(fitted, loader(24, seed=1), verbose=False)
+    trainer.save_checkpoint(path)
+    torch.save(x, tmp_path / "x.pt")
+    labels = in_a_new_process(
+        """
+import torch, evalign
+from torch import nn
+folder = sys.argv[1]
+network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+state = torch.load(folder + "/last.ckpt", weights_only=True)["state_dict"]
+kept = {name[8:]: x for name, x in state.items() if name.startswith("network.")}
+network.load_state_dict(kept)
+model = nn.Sequential(network, evalign.load(folder + "/last.ckpt").as_module())
+print(model(torch.load(folder + "/x.pt")).tolist())
+""",
+        tmp_path,
+    )
+    with torch.no_grad():
+        assert labels == str(fitted.predict_step((x,)).tolist())
 
 
 def test_a_checkpoint_of_cross_entropy_says_what_begins_anew(tmp_path):

@@ -13,9 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalign import Confusion, metrics, theory
+from evalign import Confusion, metrics
 from evalign.core import heaviside, membership
-from tests.theorems import btg
+from tests.theorems import bounds, btg
 from tests.tolerances import SAME, SECANT
 
 probabilities = st.floats(0, 1)
@@ -50,19 +50,19 @@ def steepest_secant(step, tau, share):
 @given(probabilities, probabilities, thresholds, deltas)
 def test_linear_step(a, b, tau, delta):
     moved = distance(*(btg.linear(tensor(p), tau, delta=delta) for p in (a, b)))
-    assert within(moved, theory.linear_lipschitz(tau, delta=delta), abs(a - b))
+    assert within(moved, bounds.linear_lipschitz(tau, delta=delta), abs(a - b))
 
 
 @given(thresholds, deltas)
 def test_constant_of_the_linear_step_is_attained(tau, delta):
     slope = steepest_secant(lambda p, t: btg.linear(p, t, delta=delta), tau, 0.5)
-    assert theory.linear_lipschitz(tau, delta=delta) == pytest.approx(slope, rel=SECANT)
+    assert bounds.linear_lipschitz(tau, delta=delta) == pytest.approx(slope, rel=SECANT)
 
 
 @given(probabilities, probabilities, thresholds, temperatures)
 def test_tempered_step(a, b, tau, temperature):
     moved = distance(*(heaviside.tempered(tensor(p), tau, temperature=temperature) for p in (a, b)))
-    assert within(moved, theory.tempered_lipschitz(tau, temperature=temperature), abs(a - b))
+    assert within(moved, bounds.tempered_lipschitz(tau, temperature=temperature), abs(a - b))
 
 
 @given(thresholds, temperatures)
@@ -71,7 +71,7 @@ def test_constant_of_the_tempered_step_is_attained(tau, temperature):
         return heaviside.tempered(p, t, temperature=temperature)
 
     slope = steepest_secant(step, tau, 2.5 * temperature)
-    expected = theory.tempered_lipschitz(tau, temperature=temperature)
+    expected = bounds.tempered_lipschitz(tau, temperature=temperature)
     assert expected == pytest.approx(slope, rel=SECANT)
 
 
@@ -93,7 +93,7 @@ def test_entries_of_the_binary_matrix(seed, tau, temperature):
     step = 10 ** random.uniform(-4, 0)
     q = (p + step * tensor(random.uniform(-1, 1, 10))).clamp(0.01, 0.99)
     moved = distance(*(binary_matrix(x, target, tau, temperature) for x in (p, q)))
-    constant = theory.tempered_lipschitz(tau, temperature=temperature)
+    constant = bounds.tempered_lipschitz(tau, temperature=temperature)
     assert within(moved, constant, distance(p, q))
 
 
@@ -104,7 +104,7 @@ def test_constant_of_the_binary_matrix_is_attained(tau):
     target = torch.ones(5, dtype=torch.long)
     p, q = (torch.full((5,), x, dtype=torch.float64) for x in (tau, tau + width / 2))
     moved = distance(*(binary_matrix(x, target, tau, 0.2) for x in (p, q)))
-    assert moved / distance(p, q) == pytest.approx(theory.linear_lipschitz(tau), rel=SECANT)
+    assert moved / distance(p, q) == pytest.approx(bounds.linear_lipschitz(tau), rel=SECANT)
 
 
 # MC-Fβ Theorem 5.1: memberships with a dynamic threshold, and entries of the d × d matrix.
@@ -121,7 +121,7 @@ def pair_of_rows(random, classes, rows):
 def test_memberships_and_entries_of_the_matrix(seed, classes, temperature):
     random = np.random.default_rng(seed)
     p, q = pair_of_rows(random, classes, rows=20)
-    constant = theory.membership_lipschitz(classes, temperature=temperature)
+    constant = bounds.membership_lipschitz(classes, temperature=temperature)
     soft = [membership.multiclass(x.log(), temperature=temperature) for x in (p, q)]
     for k in range(20):
         assert within(distance(soft[0][k], soft[1][k]), constant, distance(p[k], q[k]))
@@ -136,10 +136,10 @@ def test_memberships_and_entries_of_the_matrix(seed, classes, temperature):
 
 def test_constant_of_memberships_by_hand():
     # T = 0.2: the segments' |∂H/∂p| + |∂H/∂τ| are at most 0.6 d, 1.5 d and 2, times 2 (1 + d)
-    assert theory.membership_lipschitz(2) == pytest.approx(2 * 3 * 3, rel=SAME)
-    assert theory.membership_lipschitz(10) == pytest.approx(2 * 11 * 15, rel=SAME)
+    assert bounds.membership_lipschitz(2) == pytest.approx(2 * 3 * 3, rel=SAME)
+    assert bounds.membership_lipschitz(10) == pytest.approx(2 * 11 * 15, rel=SAME)
     # T = 0.36, nine tenths of the way: 0.36 · 1.1 d / 0.1, 0.14 · 2.9 d / 0.9, 0.72 · 2.9 / 0.1
-    warm = theory.membership_lipschitz(2, temperature=0.36)
+    warm = bounds.membership_lipschitz(2, temperature=0.36)
     assert warm == pytest.approx(2 * 3 * 20.88, rel=SAME)
 
 
@@ -186,7 +186,7 @@ def test_steepest_slopes_of_metrics(metric, rarest):
     g = torch.vmap(slope)(random_matrices(rarest)).flatten(1)
     # max g·v over |v| ≤ 1 whose entries sum to 0, as steps between matrices that sum to 1 do
     steepest = (g - g.median(1, keepdim=True).values).abs().sum(1).max().item()
-    assert steepest <= theory.metric_lipschitz(metric, 3, rarest=rarest) * (1 + SAME)
+    assert steepest <= bounds.metric_lipschitz(metric, 3, rarest=rarest) * (1 + SAME)
 
 
 @pytest.mark.parametrize("metric", [m for m in METRICS if hasattr(m, "average")], ids=str)
@@ -198,7 +198,7 @@ def test_one_of_the_two_matrices_may_have_rarer_classes(metric, seed, rarest):
     population = random_matrix(random, 3, rarest)
     sample = random_matrix(random, 3, 1e-6)
     moved = distance(*(metric(Confusion.from_matrix(x)) for x in (population, sample)))
-    constant = theory.metric_lipschitz(metric, 3, rarest=rarest)
+    constant = bounds.metric_lipschitz(metric, 3, rarest=rarest)
     assert within(moved, constant, distance(population, sample))
 
 
@@ -243,7 +243,7 @@ def test_constants_of_metrics_are_attained(name):
     assert step.sum().item() == pytest.approx(0, abs=SAME)
     rarest = min(matrix.sum(1).min().item(), 1 / len(matrix))
     moved = distance(*(metric(Confusion.from_matrix(x)) for x in (matrix, matrix + step)))
-    constant = theory.metric_lipschitz(metric, len(matrix), rarest=rarest)
+    constant = bounds.metric_lipschitz(metric, len(matrix), rarest=rarest)
     assert moved / E == pytest.approx(constant, rel=SECANT)
 
 
@@ -268,12 +268,12 @@ def test_other_metrics_have_no_constant(metric):
     moved = distance(*(metric(Confusion.from_matrix(x)) for x in (never, first)))
     assert moved / step > 1e5
     with pytest.raises(ValueError, match="metric_lipschitz"):
-        theory.metric_lipschitz(metric, 2, rarest=0.2)
+        bounds.metric_lipschitz(metric, 2, rarest=0.2)
 
 
 @pytest.mark.parametrize("temperature", [1e-9, 1e-12, 1e-15])
 def test_steepest_slope_of_a_cold_step(temperature):
     """The middle segment's (½ − T) / (2.5 T · ½): its width must not come from a difference."""
-    slope = theory.tempered_lipschitz(0.5, temperature=temperature)
+    slope = bounds.tempered_lipschitz(0.5, temperature=temperature)
     assert slope == pytest.approx((0.5 - temperature) / (1.25 * temperature), rel=SAME)
-    assert np.isfinite(theory.tempered_lipschitz(0.5, temperature=1e-300))
+    assert np.isfinite(bounds.tempered_lipschitz(0.5, temperature=1e-300))

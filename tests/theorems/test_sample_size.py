@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalign import Confusion, metrics, theory
+from tests.theorems import bounds
 from tests.tolerances import FALSE_ALARM, SAME
 
 REPETITIONS = 4000
@@ -140,23 +141,17 @@ BOUNDED = [
 @pytest.mark.parametrize("rows", [30, 1000])
 def test_metric_of_a_sample_is_within_the_bound(metric, rows):
     rarest = SHARES.min().item()
-    bound = theory.metric_error(metric, rows, CLASSES, rarest=rarest, failure=FAILURE)
+    bound = bounds.metric_error(metric, rows, CLASSES, rarest=rarest, failure=FAILURE)
     assert (metric_errors(metric, rows, seed=rows).abs() <= bound).double().mean() >= 1 - FAILURE
 
 
 @pytest.mark.parametrize("metric", BOUNDED, ids=str)
 def test_metric_bound_is_the_lipschitz_constant_times_the_matrix_bound(metric):
     # O_p(L / √n): the rate is exact in n, and L does not depend on it
-    few, many = (theory.metric_error(metric, n, CLASSES, rarest=0.2) for n in (100, 6400))
+    few, many = (bounds.metric_error(metric, n, CLASSES, rarest=0.2) for n in (100, 6400))
     assert few / many == pytest.approx(8, rel=SAME)
-    lipschitz = theory.metric_lipschitz(metric, CLASSES, rarest=0.2)
+    lipschitz = bounds.metric_lipschitz(metric, CLASSES, rarest=0.2)
     assert few == pytest.approx(lipschitz * theory.confusion_error(100, CLASSES), rel=SAME)
-
-
-@pytest.mark.parametrize("counts", [[math.inf, 1], [math.nan, 1], [0, 0], [3], "ab", [1, -1]])
-def test_counts_that_have_no_shares(counts):
-    with pytest.raises(ValueError, match="counts of shannon_equitability must hold a count for"):
-        theory.shannon_equitability(counts)
 
 
 def test_rows_needed_for_a_tiny_error():

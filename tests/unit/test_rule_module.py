@@ -85,7 +85,9 @@ def test_it_is_exported_and_gives_the_labels_of_the_rule(name, tmp_path):
     assert torch.equal(program.module()(logits)[0], rule(logits))
     torch.onnx.export(program, f=tmp_path / "net.onnx", dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
-    labels, probabilities = session.run(None, {session.get_inputs()[0].name: logits.numpy()})
+    run = lambda rows: session.run(None, {session.get_inputs()[0].name: rows.numpy()})  # noqa: E731
+    assert (run(torch.full_like(logits[:2], math.nan))[0] == -1).all()
+    labels, probabilities = run(logits)
     np.testing.assert_array_equal(labels, rule(logits))
     np.testing.assert_allclose(probabilities, rule.probabilities(logits), atol=SAME)
 
@@ -104,6 +106,7 @@ def test_a_row_without_logits_has_no_label():
 
 def by_hand(state, logits):
     """The label of one row in plain Python, as the page on the file says."""
+    logits = [0.0, logits] if isinstance(logits, float) else logits
     offsets = state["offsets"] or [0.0] * len(logits)
     z = [state["factor"] * x + o for x, o in zip(logits, offsets, strict=True)]
     if state["task"] == "multilabel":
@@ -118,7 +121,7 @@ def by_hand(state, logits):
     return scores.index(max(scores))
 
 
-@pytest.mark.parametrize("name", ["two classes", "classes", "a full matrix", "labels"])
+@pytest.mark.parametrize("name", ["one logit", "two classes", "classes", "a full matrix", "labels"])
 def test_a_file_is_read_without_evalign(name, tmp_path):
     logits, rule = fitted(name)
     rule.save(tmp_path / "rule.json")

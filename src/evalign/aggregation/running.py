@@ -83,7 +83,6 @@ class RunningConfusion(nn.Module):
         self.owner = owner
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
         self.register_buffer("sums", None)  # its size is that of the first batch
-        self._views: tuple[Any, ...] = (None, None, ())
 
     def extra_repr(self) -> str:
         return f"momentum={self.momentum}"
@@ -115,28 +114,13 @@ class RunningConfusion(nn.Module):
         parts = (self.sums / self.seen)[: sum(sizes)].split(sizes)
         return _confusion(parts, like, like)
 
-    def buffers_for(
-        self, classes: int, like: Tensor, *, multilabel: bool, hard: bool
-    ) -> tuple[Tensor, ...]:
-        """The buffers that a kernel updates in place, made before the first batch.
-
-        They are seen, tp, predicted, actual, total, rows, and with `hard` those of hard labels. A
-        multilabel problem has no rows; the total takes their place.
-        """
-        kind = classes, like.device, multilabel, hard
-        of, known, views = self._views  # made once: to split a vector takes as long as a kernel
-        if of is None or of is not self.sums or known != kind:
-            labels, rows = [classes] * (2 * hard), [] if multilabel else [1]
-            sizes = [classes] * 3 + [classes if multilabel else 1] + labels + rows
-            self.sums = self._ready(like.new_empty(sum(sizes), dtype=self.seen.dtype))
-            tp, predicted, actual, total, *rest = self.sums.split(sizes)
-            rows = total if multilabel else rest.pop()
-            views = tp, predicted, actual, total, rows, *(rest or (tp, tp))
-            self._views = self.sums, kind, views
-        return self.seen, *views
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_views": (None, None, ())}  # a copy has sums of its own
+    def sums_for(self, classes: int, like: Tensor, *, multilabel: bool, hard: bool) -> Tensor:
+        """The vector that a kernel updates in place, made before the first batch."""
+        number = classes * (3 + 2 * hard) + (classes if multilabel else 2)
+        sums = self.sums
+        if sums is None or len(sums) != number or sums.device != like.device:
+            sums = self.sums = self._ready(like.new_empty(number, dtype=self.seen.dtype))
+        return sums
 
     def _ready(self, now: Tensor) -> Tensor:
         """The sums before this batch, where it is."""

@@ -1,5 +1,6 @@
 """The commands: their arguments and their help. Each imports its work when it runs."""
 
+import os
 from argparse import Namespace
 from importlib import import_module
 from inspect import signature
@@ -20,6 +21,8 @@ def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
 
     It gets the options as attributes; `reading` holds those about reading a file.
     """
+    # Threads that wait busily for each other stand still for minutes where other programs run.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     module, function = work.split(".")
     given = Namespace(**own, **shared)
     given.reading = {name: shared.get(name) for name in signature(reading).parameters}
@@ -43,7 +46,7 @@ def demo(**shared: Any) -> None:
 # Help that does not fit beside its option
 MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
 TIME = "Time limit of the whole command, such as 90s, 5m or 1h; slow models are skipped."
-RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
+RECIPE = "How to train the network (default: aligned; with a constraint, cross_entropy)."
 VALIDATION = "Validation rows, to choose the epoch and the decision rule (default: folds of DATA)."
 TEST = "Test rows (default: a fifth of DATA, held out)."
 BASELINE = "Compare with the best single model or a cross-entropy network."
@@ -73,7 +76,7 @@ def fit(
 
     Numbers are imputed and scaled, categories one-hot encoded, ids and constants left out. The run
     folder holds the model, its scores on test rows and a report. After a crash or Ctrl-C the same
-    command resumes training.
+    command resumes the training of a network.
 
     Examples:
 

@@ -35,8 +35,7 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     dataset = load(given)
     labels, rows = dataset.labels, dataset.rows
     dataset.introduce(spoken)
-    models = [name for name in DEFAULT if name != "network"]
-    ensemble = _ensemble(given.metric, labels.positive, models, given.folds, epochs=given.epochs)
+    ensemble = _ensemble(given.metric, labels.positive, DEFAULT, given.folds, epochs=given.epochs)
     y = labels.array[rows.y]
     with refused():
         _compare(spoken, ensemble, rows.X, y, rows.weight, rows.groups, given.seeds)

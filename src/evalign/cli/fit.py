@@ -18,7 +18,7 @@ from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
 from evalign.cli.terminal import Terminal
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
-from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, network_candidate
+from evalign.estimators.candidates import AUTO, BLEND, DEFAULT
 from evalign.estimators.recipes import chosen_recipe
 from evalign.report import render
 from evalign.store.files import digest
@@ -34,7 +34,12 @@ OTHERS = ("out", "verbose", "as_json", "quiet", "start", "reading", "data", "val
 
 def fit_table(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign fit`."""
-    given.recipe = chosen_recipe(given.recipe, given.constraint)
+    network = given.model == run.NETWORK
+    for name in () if network else ("recipe", "epochs"):
+        if getattr(given, name) is not None:
+            raise UsageError(f"--{name} must be left out without --model {run.NETWORK}.")
+    if network:
+        given.recipe = chosen_recipe(given.recipe, given.constraint)
     files = {"data": given.data, "--validation": given.validation, "--test": given.test}
     arguments: run.About = {
         "evalign": evalign.__version__,
@@ -46,7 +51,6 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         with done.reading(run.METRICS):
             _show(spoken, given.out, done.read(run.METRICS))
         return
-    network = given.model == run.NETWORK
     if given.time is not None and network:
         cure = "Use --epochs for one network."
         raise UsageError(f"--time must be left out with --model {run.NETWORK}. {cure}")
@@ -82,12 +86,9 @@ def estimators(given: Namespace, labels: Labels, limit: float | None) -> dict[st
             name: AlignedClassifier(metric, recipe=kind, epochs=given.epochs, **usual)
             for name, kind in recipes.items()
         }
-    network = network_candidate(metric, recipe, given.seed)
-    network.set_params(pos_label=labels.positive, epochs=given.epochs)
-    names = DEFAULT if model in (AUTO, BLEND) else (model,)
     ensemble = AlignedEnsemble(
         metric,
-        candidates=[(name, network) if name == run.NETWORK else name for name in names],
+        candidates=DEFAULT if model in (AUTO, BLEND) else (model,),
         choose=AUTO if model == AUTO else BLEND,
         time_limit=limit,
         **usual,

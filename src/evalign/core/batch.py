@@ -154,15 +154,6 @@ class Batch:
         classes = torch.arange(self.num_classes, device=self.target.device)
         return (self.target.unsqueeze(-1) == classes).to(self.logits.dtype)
 
-    def cross_entropy(self, shift: Tensor | None, factor: Tensor | None) -> Tensor:
-        """The sum over rows of the cross-entropy of logits + shift, with a factor per class."""
-        moved = self
-        if shift is not None:
-            shift = shift.to(self.logits)
-            shift = shift[1] - shift[0] if self.task == "binary" else shift
-            moved = replace(self, given=self.logits + shift)
-        return self.mean(moved.log_probabilities(), torch.neg, factor).sum
-
     def mean(
         self, x: Tensor, loss: Callable[[Tensor], Tensor], class_weight: Tensor | None = None
     ) -> "Mean":

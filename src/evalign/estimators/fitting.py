@@ -87,7 +87,8 @@ def train(
     with narrated(arguments["verbose"]) as tell:
 
         def on_epoch(record: dict[str, Any]) -> None:
-            tell(epoch_line(name, metric.name, how.epochs, record), passing=True)
+            left = record["seconds"] * (how.epochs - record["epoch"])
+            tell(epoch_line(name, metric.name, how.epochs, record), passing=True, left=left)
             if arguments["on_epoch"] is not None:
                 arguments["on_epoch"](record)
 

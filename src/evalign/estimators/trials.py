@@ -21,7 +21,7 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.estimators import out_of_fold
-from evalign.estimators.candidates import OWNER, CandidateModel
+from evalign.estimators.candidates import OWNER, SECONDS, CandidateModel
 from evalign.estimators.choice import Trial
 from evalign.estimators.evidence import RuleSettings, cross_fit
 from evalign.estimators.forms import LabelledTable, TableForms
@@ -35,7 +35,7 @@ from evalign.estimators.out_of_fold import (
     row_numbers,
     splits,
 )
-from evalign.estimators.progress import Tell
+from evalign.estimators.progress import Remaining, Tell
 from evalign.tables.values import take_rows
 from evalign.training import TrainingWarning, holdout_split
 
@@ -43,9 +43,9 @@ from evalign.training import TrainingWarning, holdout_split
 FOLDS = {5_000: 5, 20_000: 3}
 # Rows by which the time of a larger table is estimated, if it is limited.
 PROBES = (2_000, 8_000)
-# Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
-# other: two threads on two busy cores take ten times as long for 2,000 rows.
-ONE_THREAD = 10_000
+# Rows up to which one thread is enough. Threads of boosted trees mostly wait for each other, and
+# wait busily: on two busy cores two take 43 s for 100,000 rows, and one 4 s.
+ONE_THREAD = 100_000
 # Rows of a fold from which a network may choose its best epoch on it. On noise labels it then seems
 # to have a mean MCC of 0.06, and with fewer rows more.
 LARGE_FOLD = 200
@@ -82,7 +82,8 @@ class TrainedModels(NamedTuple):
         """
         known = classes if self.own else np.arange(len(classes))
         how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
-        values = class_scores(model, rows, "predict_proba", known, **how)
+        with threads(_num_samples(rows), self.network):
+            values = class_scores(model, rows, "predict_proba", known, **how)
         ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
         ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
         allowed = "give each row probabilities, with a sum of 1"
@@ -175,16 +176,19 @@ def run_trials(
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
+    guesses = [guess(candidate, table, parts) for candidate in candidates]
+    told = Remaining(tell, guesses)
     for candidate in candidates:
         name, start = candidate.name, time.monotonic()
+        told.begin(f"{name}: training")
         try:
-            how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": tell}
+            how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": told}
             models = train(candidate, table, parts, deadline if tried else np.inf, **how)
             seconds = time.monotonic() - start
             oof = models.out_of_fold(table, classes, parts, seed)
         except OutOfTime as error:
             left_out[name] = str(error)
-            tell(f"{name}: left out: {error}")
+            told(f"{name}: left out: {error}")
             continue
         except Exception as error:
             how = "It is given the original rows." if candidate.own else ""
@@ -200,12 +204,12 @@ def run_trials(
         except Infeasible as error:
             failed = error  # another candidate may meet the constraint
             left_out[name] = str(error)
-            tell(f"{name}: left out, as it does not meet the constraint")
+            told(f"{name}: left out, as it does not meet the constraint")
             continue
         trained[name], tried[name] = models, Trial(oof, found, seconds)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
         scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
-        tell(f"{name}: {metric.name} {scores}")
+        told(f"{name}: {metric.name} {scores}")
     if judge is None or not tried:
         assert failed is not None
         raise failed
@@ -220,7 +224,7 @@ def train(
     *,
     n_jobs: int | None,
     checkpoint: str | os.PathLike[str] | None,
-    tell: Tell,
+    tell: Remaining,
 ) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
@@ -269,18 +273,27 @@ def train(
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
     require_time(deadline, seconds, f"the first of {number} folds took {took:.1f} s")
-    rest = f", the others about {seconds:.0f} s" if others else ""
-    tell(f"{name}: fold 1 of {number} took {took:.1f} s{rest}")
+    tell(f"{name}: fold 1 of {number} took {took:.1f} s", own=seconds)
     tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
     for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
         models.models.append(model)
-        tell(f"{name}: {len(models.models)} of {number} folds done", passing=True)
+        done = len(models.models)
+        own = seconds * (number - done) / (number - 1)
+        tell(f"{name}: {done} of {number} folds done", passing=True, own=own)
     for model in models.models if candidate.network else ():
         model.on_epoch = network.on_epoch
     return models
 
 
-def watch(deadline: float, epochs: int, said: str, tell: Tell) -> Callable[[dict[str, Any]], None]:
+def guess(candidate: CandidateModel, table: LabelledTable, parts: list[Split]) -> float:
+    """The seconds that a candidate may take; one that the user gave is taken for a forest."""
+    fixed, of_million = SECONDS["forest" if candidate.own else candidate.name]
+    return len(parts) * (fixed + of_million * len(parts[0][0]) * table.rows.matrix.shape[1] / 1e6)
+
+
+def watch(
+    deadline: float, epochs: int, said: str, tell: Remaining
+) -> Callable[[dict[str, Any]], None]:
     """Called after each epoch of a network, to stop it if the time does not suffice.
 
     After the first epoch it must suffice for `epochs`, later for the next one, as training may stop
@@ -288,8 +301,10 @@ def watch(deadline: float, epochs: int, said: str, tell: Tell) -> Callable[[dict
     """
 
     def stop(record: dict[str, Any]) -> None:
-        tell(f"{said}, epoch {record['epoch']}", passing=True)
-        seconds = record["seconds"] * (max(epochs - 1, 1) if record["epoch"] == 1 else 1)
+        epoch = record["epoch"]
+        own = record["seconds"] * max(epochs - epoch, 0)
+        tell(f"{said}, epoch {epoch}", passing=True, own=own)
+        seconds = record["seconds"] * (max(epochs - 1, 1) if epoch == 1 else 1)
         require_time(deadline, seconds, f"its networks would take {seconds:.1f} s more")
 
     return stop
@@ -320,7 +335,11 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[st
     Arguments are named as without scikit-learn's metadata routing, where a pipeline knows the steps
     that take them.
     """
-    few = len(rows) <= ONE_THREAD and not hasattr(estimator, "on_epoch")  # a network sets its own
-    threads = threadpool_limits(1 if few else None, "openmp")
-    with threads, config_context(enable_metadata_routing=False):
+    limited = threads(len(rows), hasattr(estimator, "on_epoch"))
+    with limited, config_context(enable_metadata_routing=False):
         return out_of_fold.trained(estimator, X, y, rows, arguments)
+
+
+def threads(rows: int, network: bool) -> Any:
+    """Limit the threads of compiled code, but for a network, which sets its own."""
+    return threadpool_limits(1 if rows <= ONE_THREAD and not network else None, "openmp")

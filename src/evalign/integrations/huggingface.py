@@ -259,8 +259,9 @@ class AlignedTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
         rule = self._evaluation.saved_rule
-        if self.args.should_save and rule is not None:
-            rule.save(Path(output_dir or str(self.args.output_dir)) / RULE_FILE)
+        path = Path(output_dir or str(self.args.output_dir)) / RULE_FILE
+        if self.args.should_save:  # the rule of earlier weights goes
+            path.unlink(missing_ok=True) if rule is None else rule.save(path)
 
     # Training also continues with the state of the loss, so it is saved beside the optimiser's.
 

@@ -178,8 +178,7 @@ class AlignedModule(LightningModule):
         if self.trainer.sanity_checking:
             return
         self._evaluation.keep_rule()
-        score = self._evaluation.rule_score
-        if score is not None:
+        if (score := self._evaluation.rule_score) is not None:
             self.log("val_metric_rule", score, sync_dist=True)
 
     def on_test_epoch_end(self) -> None:

@@ -7,4 +7,5 @@ that a kernel can differentiate. May import `core`.
 
 from importlib.util import find_spec
 
+LONGEST = 4096  # classes of a row that a kernel of a GPU keeps on chip
 DEVICES = ("cpu", "cuda") if find_spec("triton") else ("cpu",)

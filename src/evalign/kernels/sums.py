@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from evalign.core import membership
-from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
 from evalign.kernels import cpu, labels
 
@@ -28,6 +25,13 @@ class KernelSettings(NamedTuple):
     temperature: Tensor
     shift: Tensor | None = None
     factor: Tensor | None = None
+
+    @property
+    def cross(self) -> Tensor | None:
+        """Shift and factors as a kernel of a GPU takes them: one for both of a label's classes."""
+        if self.shift is None or self.factor is None:
+            return self.shift
+        return torch.stack([self.shift, self.factor.view(len(self.factor), -1)[:, 0]])
 
 
 class KernelSums(NamedTuple):
@@ -82,8 +86,7 @@ class _SoftSums(torch.autograd.Function):
         logits, target, weight, *of_rows = ctx.saved_tensors
         settings: KernelSettings = ctx.settings
         rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
-        if torch.is_grad_enabled():  # a gradient that will be differentiated again
-            return _by_core(rows, settings, of[:3]), None, None
+        refuse_second_derivative()
         if logits.is_cuda:
             from evalign.kernels import fused
 
@@ -111,15 +114,10 @@ def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     return logits, target.reshape(shape), weight.reshape(shape)
 
 
-def _by_core(rows: GivenRows, settings: KernelSettings, slopes: tuple[Tensor, ...]) -> Tensor:
-    """The gradient with a graph, from the reference."""
-    with full_precision(rows.logits):
-        batch = Batch.of(rows)
-        soft = membership.of_batch("MetricLoss", batch, temperature=settings.temperature)
-        c = Confusion.from_membership(batch, soft)
-        sums = [c.tp, c.predicted]
-        if settings.shift is not None:
-            sums.append(batch.cross_entropy(settings.shift, settings.factor).double())
-        # The slopes depend on the logits too, but not in this gradient.
-        (gradient,) = torch.autograd.grad(sums, rows.logits, slopes[: len(sums)], create_graph=True)
-    return gradient
+def refuse_second_derivative() -> None:
+    """Refuse a gradient that is to be differentiated again."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "The kernels of MetricLoss and AlignedLoss have no second derivative. Use torch.func, "
+            "or pass a sample_weight that requires a gradient: torch computes the loss then."
+        )

@@ -13,13 +13,13 @@ from evalign.aggregation import Ranks, RunningConfusion
 from evalign.aggregation.running import keep, make_saved
 from evalign.core import membership
 from evalign.core.batch import Batch, Mean, Sums
-from evalign.core.checks import numbers, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
 from evalign.kernels.sums import KernelSettings
-from evalign.losses.class_weights import class_vector
+from evalign.losses.class_weights import class_vector, shares_tensor
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import (
     ODDS,
@@ -133,10 +133,11 @@ class AlignedLoss(MetricLoss):
             if class_weight is not None:
                 class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
             self.register_buffer("class_weight", class_weight, persistent=False)
-        shares = None if class_shares is None else _checked_shares(class_shares)
+        shares = None if class_shares is None else shares_tensor(class_shares)
         self.register_buffer("class_shares", shares, persistent=False)
         for name in LEARNED:
             self.register_buffer(name, None)
+        self._cross: tuple[Any, ...] = (None, None, None)
 
     @property
     def score(self) -> Tensor:
@@ -154,7 +155,7 @@ class AlignedLoss(MetricLoss):
             self.counts = self.running.seen.new_zeros(shape)
             self.offsets = self.counts.new_zeros(classes)
         self._move(rows.logits.device)
-        value = whole_loss(self, rows, self._settings(rows))
+        value = whole_loss(self, rows, self._cross_of(rows))
         if self.learns() and not self.metric.inner_optimum:  # else the kernel has updated them
             self._follow(half_skilled(self.counts), self.counts)
         return value
@@ -258,9 +259,8 @@ class AlignedLoss(MetricLoss):
         """
         factor, ratio, counts = self.class_weight, self._ratio(), self.counts
         if isinstance(factor, str):
-            by_counts = counts is not None and (factor == BALANCED or pixels)
-            root = 1.0 if factor == BALANCED else 0.5
-            factor = positive(counts) ** -root if by_counts else None
+            root = self.root_of_counts(pixels=pixels)
+            factor = positive(counts) ** -root if root and counts is not None else None
         if factor is not None:
             factor = factor / factor.amax()
             factor = factor.unsqueeze(1).expand(-1, 2) if task == "multilabel" else factor
@@ -277,6 +277,24 @@ class AlignedLoss(MetricLoss):
         if shift is None:  # before the first batch
             shift = self.temperature.new_zeros(_classes(rows))
         return KernelSettings(self.temperature, shift, factor)
+
+    def root_of_counts(self, *, pixels: bool) -> float:
+        """The power of 1 / counts that the class weights are; 0 where they are not."""
+        if not isinstance(self.class_weight, str):
+            return 0.0
+        return 1.0 if self.class_weight == BALANCED else 0.5 * pixels
+
+    def _cross_of(self, rows: GivenRows) -> Tensor | None:
+        """What a GPU's kernels read of it; kept, unless others than they have moved the state."""
+        given = isinstance(self.class_weight, Tensor)
+        if not (given or self.root_of_counts(pixels=rows.pixels)):
+            return self.offsets
+        now = [x.is_inference() or x._version for x in (self.counts, self.offsets)], rows.pixels
+        counts, before, cross = self._cross
+        if counts is not self.counts or before != now:
+            cross = self._settings(rows).cross
+            self._cross = self.counts, now, cross
+        return cross
 
     def _move(self, device: torch.device) -> None:
         """Bring the state to the logits, if the loss was left on another device."""
@@ -330,15 +348,3 @@ def _mean(cross: Tensor, c: Confusion, factor: Tensor | None) -> Mean:
     """The cross-entropy as a mean over the rows of a Confusion, whose classes have factors."""
     masses = _masses(c)
     return Mean(cross, (masses if factor is None else masses * factor.to(masses)).sum())
-
-
-def _checked_shares(shares: Any) -> Tensor:
-    """Positive shares or counts: one per class, or a pair per label."""
-    found = numbers(shares)
-    shaped = (
-        found.ndim in (1, 2) and found.shape[-1] > 1 and (found.ndim == 1 or len(found[0]) == 2)
-    )
-    ok = shaped and bool(((found > 0) & found.isfinite()).all())
-    allowed = "hold a positive number for each class, or a pair (absent, present) for each label"
-    require(ok, "AlignedLoss", "class_shares", allowed, shares)
-    return found

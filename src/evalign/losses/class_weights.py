@@ -54,6 +54,18 @@ def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) ->
     return vector
 
 
+def shares_tensor(shares: object) -> Tensor:
+    """Positive shares or counts: one per class, or a pair per label."""
+    found = numbers(shares)
+    shaped = (
+        found.ndim in (1, 2) and found.shape[-1] > 1 and (found.ndim == 1 or len(found[0]) == 2)
+    )
+    ok = shaped and bool(((found > 0) & found.isfinite()).all())
+    allowed = "hold a positive number for each class, or a pair (absent, present) for each label"
+    require(ok, "AlignedLoss", "class_shares", allowed, shares)
+    return found
+
+
 def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:
     """Check that a vector given at construction has the number of classes of the batch."""
     if len(vector) != batch.num_classes:  # a graph of any size can write no text of a size

@@ -115,7 +115,7 @@ class MetricLoss(RunningLoss):
 
     def whole(self, rows: GivenRows) -> Tensor:
         """The loss as one function of a GPU."""
-        return whole_loss(self, rows, KernelSettings(self.temperature))
+        return whole_loss(self, rows, None)
 
     def sums_of(self, rows: GivenRows) -> Sums:
         check_temperature(type(self).__name__, self.temperature)

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from evalign.core import membership
-from evalign.core.batch import Batch
+from evalign.aggregation import RunningConfusion
 from evalign.core.checks import traced
-from evalign.core.confusion import Confusion
-from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows
-from evalign.kernels import DEVICES
-from evalign.kernels.sums import KernelSettings
+from evalign.kernels import DEVICES, LONGEST
+from evalign.kernels.sums import refuse_second_derivative
 from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
 
 if TYPE_CHECKING:
@@ -48,6 +45,7 @@ def route(
     fits = large or not loss.per_image
     # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
     fits &= logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
+    fits &= not logits.is_cuda or rows.task == "binary" or logits.shape[1] <= LONGEST
     if not (plain and here and fits) or learned or loss.metric.needs_matrix:
         return "core"
     if whole and logits.is_cuda and _whole(loss, rows):
@@ -72,12 +70,9 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
     return rows.target.dtype in _INTEGERS | _FLOATS
 
 
-def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: KernelSettings) -> Tensor:
-    """The loss by kernels of a GPU."""
-    device = rows.logits.device
-    if settings.temperature.device != device:  # the loss was not moved there
-        settings = KernelSettings._make(x if x is None else x.to(device) for x in settings)
-    value: Any = _WholeLoss.apply(rows.logits, rows, settings, loss, loss.learns())
+def whole_loss(loss: "MetricLoss", rows: GivenRows, cross: Tensor | None) -> Tensor:
+    """The loss by kernels of a GPU; `cross` is that of `kernels.fused.sums`."""
+    value: Any = _WholeLoss.apply(rows.logits, rows, cross, loss, loss.learns())
     return value
 
 
@@ -87,76 +82,50 @@ class _WholeLoss(torch.autograd.Function):
         ctx: Any,
         logits: Tensor,
         rows: GivenRows,
-        settings: KernelSettings,
+        cross: Tensor | None,
         loss: "MetricLoss",
         learns: bool,
     ) -> Tensor:
         from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
-        form = loss.closed_form
+        form, t = loss.closed_form, loss.temperature
         assert form is not None  # `route` says so
-        ctx.size = loss.over_ranks.size() if learns else 1
+        t = t if t.device == logits.device else t.to(logits.device)  # the loss was not moved there
+        size = loss.over_ranks.size() if learns else 1
         weight = getattr(loss, "metric_weight", 1.0)
         with fused.current(logits.device):
-            plan = fused.plan_of(rows, settings)
-            partial, stats = fused.sums(plan, rows, settings)
-            if ctx.size > 1:
+            plan = fused.plan_of(rows, cross)
+            partial, stats = fused.sums(plan, rows, t, cross)
+            if size > 1:
                 partial = loss.over_ranks.total(fused.total(plan, partial), plan.classes)
             state = _state(loss, plan.classes, rows) if learns else None
-            value, slopes, point = fused.end(plan, settings, partial, form, state, ctx.size, weight)
-        ctx.save_for_backward(logits, rows.target, rows.weight, stats, slopes, point)
-        ctx.plan, ctx.metric, ctx.weight = plan, loss.metric, weight
-        ctx.task, ctx.ignore_index = rows.task, rows.ignore_index
+            value, slopes = fused.end(plan, t, cross, partial, form, state, size, weight)
+        ctx.save_for_backward(logits, rows.target, rows.weight, stats, slopes)
+        ctx.plan, ctx.task, ctx.ignore_index = plan, rows.task, rows.ignore_index
         return value
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         from evalign.kernels import fused
 
-        logits, target, weight, stats, slopes, point = ctx.saved_tensors
+        refuse_second_derivative()
+        logits, target, weight, stats, slopes = ctx.saved_tensors
         rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
-        if torch.is_grad_enabled():  # the gradient will be differentiated again
-            value = _with_graph(ctx, rows, slopes, point)
-            (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
-        else:
-            with fused.current(logits.device):
-                grad = fused.backward(ctx.plan, rows, stats, slopes, outer[0])
+        with fused.current(logits.device):
+            grad = fused.backward(ctx.plan, rows, stats, slopes, outer[0])
         return grad, None, None, None, None
 
 
-def _state(loss: "MetricLoss", classes: int, rows: GivenRows) -> Any:
+def _state(loss: Any, classes: int, rows: GivenRows) -> Any:
     from evalign.kernels.fused import State
 
-    if loss.running is None:
+    running: RunningConfusion | None = loss.running
+    if running is None:
         return None
-    counts, offsets = getattr(loss, "counts", None), getattr(loss, "offsets", None)
-    follows = counts is not None
-    multilabel, momentum = rows.task == "multilabel", loss.running.momentum
-    buffers = loss.running.buffers_for(classes, rows.logits, multilabel=multilabel, hard=follows)
+    labels, follows = rows.task == "multilabel", hasattr(loss, "offsets")
+    sums = running.sums_for(classes, rows.logits, multilabel=labels, hard=follows)
     if not follows:
-        return State(buffers, momentum)
-    following = PSEUDO_ROWS, loss.metric.inner_optimum, ODDS, FLAT
-    return State(buffers, momentum, counts, offsets, following)
-
-
-def _with_graph(ctx: Any, rows: GivenRows, slopes: Tensor, point: Tensor) -> Tensor:
-    """The loss up to a constant, with a graph, at the sums where the slopes were taken."""
-    multilabel, classes = rows.task == "multilabel", ctx.plan.classes
-    cross_slope, temperature = slopes[2 * classes :][:2].double()
-    shift, factor = None, None
-    if ctx.plan.cross:
-        shift, *factors = slopes[2 * classes + 2 :].double().view(ctx.plan.cross, -1)
-        factor = factors[0] if factors else None
-    with full_precision(rows.logits):
-        batch = Batch.of(rows)
-        soft = membership.of_batch("MetricLoss", batch, temperature=temperature)
-        sums = Confusion.from_membership(batch, soft)
-        tp, predicted, actual, totals, (total, number) = point[: 4 * classes + 2].split(
-            [classes] * 4 + [2]
-        )
-        at = iter([tp, predicted, actual, totals if multilabel else total, number])
-        score = ctx.metric(sums.map(lambda x: next(at) + ctx.size * (x - x.detach())))
-        value = ctx.weight * torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN
-        if shift is None:
-            return value
-        return value + cross_slope * batch.cross_entropy(shift, factor)
+        return State(running.seen, sums, running.momentum)
+    root = loss.root_of_counts(pixels=rows.pixels)
+    how = root, PSEUDO_ROWS, loss.metric.inner_optimum, ODDS, FLAT
+    return State(running.seen, sums, running.momentum, loss.counts, loss.offsets, how)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -59,12 +60,15 @@ def save(path: str | os.PathLike[str], thing: Any) -> None:
     state = _encode(thing, "", tensors)
     kind = CHECKPOINT if isinstance(thing, dict) else type(thing).__name__
     manifest = {"format": FORMAT, "version": files.VERSION, "kind": kind}
-    packed = safetensors.torch.save(tensors)
+    if any(tensor.dtype is torch.bfloat16 for tensor in tensors.values()):
+        packed = safetensors.torch.save(tensors)
+    else:  # the same bytes, in a quarter of the time for the many arrays of trees
+        packed = safetensors.numpy.save({name: tensor.numpy() for name, tensor in tensors.items()})
 
     def write(method: int) -> None:
         with zipfile.ZipFile(new, "w") as archive:
             archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest))
-            archive.writestr(zipfile.ZipInfo(STATE), json.dumps(state, indent=1))
+            archive.writestr(zipfile.ZipInfo(STATE), json.dumps(state))
             archive.writestr(zipfile.ZipInfo(TENSORS), packed, method, compresslevel=1)
 
     path.parent.mkdir(parents=True, exist_ok=True)

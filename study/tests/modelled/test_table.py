@@ -6,9 +6,10 @@ import pytest
 from evalign_study.decided import plan as decided
 from evalign_study.decided.standings import compared, mean
 from evalign_study.modelled import plan
-from evalign_study.modelled.table import BASE_RULE, ModelsTable, bars, collected, parts
+from evalign_study.modelled.table import BASE_RULE, ModelsTable, bars, beside, collected, parts
 from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.writing import fill
+from evalign_study.trainers import rivals
 
 from study.tests.papers.made_tables import record
 
@@ -61,6 +62,30 @@ def test_a_blend_that_is_clearly_behind_is_told():
         told["blend"]["test"] = told["auto"]["test"] - 0.05 - 0.001 * one["run"]["split_seed"]
     assert not bars(collected(of_ours, others))[-1].met
     assert "worse in 4" in markdown(parts(plan.runs(SETS), of_ours, others, quick=False))
+
+
+def test_autogluon_stands_beside_the_quick_models_where_both_were_run():
+    found = [
+        record(
+            run,
+            {
+                "f1": {
+                    run.method.removeprefix(rivals.PREFIX): {
+                        "test": x,
+                        "seconds": 9 * x,
+                        "load": 0.4,
+                    }
+                }
+            },
+        )
+        for run, x in zip(plan.of_rivals(SETS), (0.5, 0.3, 0.2, 0.7, 0.4), strict=False)
+    ]
+    told = markdown(beside({one["key"]: one for one in found}))
+    assert "| mean | 50.0 | 30.0 | 20.0 |" in told
+    assert "| seconds a fit | 4 | 3 | 2 |" in told
+    assert "other work was 0.4" in told
+    assert "yeast" not in told
+    assert "was not run" in markdown(beside({}))
 
 
 def test_documentation_shows_the_records(committed):

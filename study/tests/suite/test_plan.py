@@ -1,8 +1,8 @@
 """The runs that the suite compares."""
 
 from evalign_study import data
-from evalign_study.suite.plan import SETS, image_runs, runs
-from evalign_study.trainers.methods import GOALS, OPPONENTS, OURS, VARIANTS
+from evalign_study.suite.plan import METHODS, SETS, image_runs, runs
+from evalign_study.trainers.methods import EAST, GOALS, OPPONENTS, OURS
 from evalign_study.trainers.recipe import units
 
 from evalign.estimators.network import wanted
@@ -10,14 +10,10 @@ from evalign.estimators.network import wanted
 
 def test_runs_of_tables():
     found = runs()
-    assert len({run.key for run in found}) == len(found)
-    # All variants on two splits, the recipe alone on the other three.
-    some, all_of = (len(OPPONENTS) + n * len(GOALS) for n in (1, len(VARIANTS)))
-    assert len(found) == 15 * 3 * (2 * all_of + 3 * some)
-    late = {run.method for run in found if run.split_seed >= 2}
-    assert late == {*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS)}
+    assert len({run.key for run in found}) == len(found) == 15 * 5 * len(METHODS)
+    assert len(METHODS) == len(OPPONENTS) + 2 * len(GOALS)
     parts = units(found)
-    assert len(parts) == 15 * (5 + 2)  # without the average of weights a stack of their own
+    assert len(parts) == 15 * 5
     assert all(len({(run.dataset, run.split_seed) for run in part}) == 1 for part in parts)
     assert {run.variant for run in found} == {"sound"}
     usual = wanted("mlp").epochs
@@ -33,6 +29,7 @@ def test_runs_of_images():
     assert len({run.key for run in found}) == len(found)
     methods = [*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS)]
     assert list(dict.fromkeys(run.method for run in found)) == methods
+    assert not any(run.method.startswith(EAST) for run in found)
     assert len(found) == 4 * 3 * len(methods)
     sets = {(run.dataset, run.imbalance) for run in found}
     assert sets == {(name, ratio) for name in ("cifar10", "fashion_mnist") for ratio in (10, 100)}

@@ -13,15 +13,14 @@ from evalign_study.suite.plan import runs
 from evalign_study.trainers import prepared, recipe, stacks
 from evalign_study.trainers.many import fit_many
 from evalign_study.trainers.methods import (
+    EAST,
     GOALS,
     OPPONENTS,
     OURS,
-    UNAVERAGED,
-    VARIANTS,
     make,
 )
 from evalign_study.trainers.prepared import prepare
-from evalign_study.trainers.recipe import decided_as, train, units
+from evalign_study.trainers.recipe import decided_as, train
 
 from evalign import AlignedClassifier
 from evalign.decisions import fit_decision
@@ -54,7 +53,7 @@ def made(monkeypatch):
 
 
 def small(**more):
-    return runs(["mammography"], **{"splits": [0], "seeds": [1], "epochs": 2} | more)
+    return runs(["mammography"], **{"splits": [0], "epochs": 2} | more)
 
 
 def test_the_trainer_is_the_estimators(made, monkeypatch):
@@ -66,7 +65,7 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
 
     monkeypatch.setattr(recipe, "fit_many", note)
     with pytest.raises(InterruptedError):
-        list(train(runs(["mammography"], splits=[0], variants=[OURS])))
+        list(train(runs(["mammography"], splits=[0])))
     usual, wanted, settings = AlignedClassifier(), wanted_by("mlp"), asked["settings"]
     for name in ("epochs", "weight_decay"):
         assert getattr(settings, name) == getattr(wanted, name)
@@ -79,27 +78,22 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
     members = asked["members"]
     assert {member.learning_rate for member in members} == {wanted.learning_rate}
     assert {member.dropout for member in members} == {wanted.dropout}
-    assert {member.seed for member in members} == {1, 2, 3}
+    assert {member.seed for member in members} == {1}
+    cooled = [member.annealing["rate"] for member in members if member.annealing]
+    assert cooled == [0.9] * len(GOALS)  # EAST's
     widths = [m.out_features for m in asked["network"].modules() if isinstance(m, torch.nn.Linear)]
     assert widths == [512, 256, 128, 2]
 
-    averaged, plain = units(runs(["mammography"], splits=[0], variants=[OURS, UNAVERAGED]))
-    assert {run.method for run in plain} == {f"{UNAVERAGED}_{goal}" for goal in GOALS}
-    for part, decay in ((averaged, usual.ema_decay), (plain, None)):
-        with pytest.raises(InterruptedError):
-            list(train(part))
-        assert asked["settings"].ema_decay == decay
-
 
 def test_records_hold_every_decision(made):
-    part = small(variants=[OURS])
+    part = small()
     records = list(train(part))
     assert [record["key"] for record in records] == [run.key for run in part]
     for record in records:
         method = record["run"]["method"]
         wanted = ["f1", "matthews_corrcoef", "balanced_accuracy", "f2"]
         if method not in OPPONENTS:
-            wanted = [GOALS[method.removeprefix(f"{OURS}_")]]
+            wanted = [GOALS[method.removeprefix(f"{OURS}_").removeprefix(f"{EAST}_")]]
         assert list(record["picks"]) == wanted
         assert (record["epochs"], record["batch_size"], record["diverged"]) == (2, 32, False)
         for metric, pick in record["picks"].items():
@@ -155,20 +149,14 @@ def test_argmax_is_of_logits_and_expected_of_probabilities(made, kept, method):
     assert found["expected"]["matrix"] != expected(torch.zeros(2))
 
 
-def test_how_the_logits_of_a_method_are_decided_on():
-    """Rules are tuned for the compared methods, but not for the variants that leave out a part."""
+def test_the_prior_is_added_back_to_logits_that_lack_it():
     counts = torch.tensor([90, 10, 0])
-    kinds = {name: decided_as(name, make(name, counts), counts) for name in OPPONENTS}
-    ours = [f"{variant}_f1" for variant in VARIANTS]
-    kinds |= {name: decided_as(name, make(name, counts), counts) for name in ours}
-    tuned = {name for name, how in kinds.items() if "tuned" in how["decisions"]}
-    assert tuned == {*OPPONENTS, f"{OURS}_f1"}
-    for name, how in kinds.items():
-        assert {"argmax", "expected"} <= set(how["decisions"])
-        if name in ("cross_entropy", "focal", "unanchored_f1"):
-            assert how["offsets"] is None
-    for name in ("logit_adjusted", "balanced_cross_entropy"):  # a class without rows counts as one
-        assert kinds[name]["offsets"].exp().tolist() == pytest.approx([90, 10, 1])
+    kinds = {name: decided_as(name, make(name, counts), counts)["offsets"] for name in OPPONENTS}
+    for name, offsets in kinds.items():
+        if name in ("logit_adjusted", "balanced_cross_entropy"):
+            assert offsets.exp().tolist() == pytest.approx([90, 10, 1])  # no rows count as one
+        else:
+            assert offsets is None
 
 
 def test_weights_of_classes_take_the_prior_out():
@@ -182,35 +170,20 @@ def test_weights_of_classes_take_the_prior_out():
     torch.testing.assert_close(slope, torch.zeros_like(slope))
 
 
-def test_the_ablations_lack_what_they_say():
+def test_the_methods_of_before_are_what_they_say():
     counts = torch.tensor([90.0, 10.0])
     torch.manual_seed(0)
     logits, y = torch.randn(40, 2), torch.arange(40) % 2
     metric = make("mcfbeta_f1", counts).loss(logits, y)
     half = (counts / 100).log() / 2
     f1 = torch.tensor([0, math.log(0.55 / 1.45)])  # F/2 over 1 − F/2, of F = ½ + ½·0.1
-    none, entropy = torch.zeros(2), torch.nn.functional.cross_entropy
-    wanted = {
-        "aligned": (entropy(logits + f1, y) + metric, f1),
-        UNAVERAGED: (entropy(logits + f1, y) + metric, f1),
-        "aligned_by_batch": (entropy(logits + f1, y) + metric, f1),
-        "anchored": (entropy(logits + half, y) + metric, half),
-        "unadjusted": (entropy(logits, y) + metric, none),
-        "unanchored": (metric, none),
-        "unaligned": (entropy(logits + f1, y), f1),
-    }
-    assert wanted.keys() == VARIANTS.keys()
-    found = {variant: make(f"{variant}_f1", counts) for variant in VARIANTS}
-    for variant, (value, offsets) in wanted.items():
-        torch.testing.assert_close(found[variant].loss.eval()(logits, y), value)
+    entropy = torch.nn.functional.cross_entropy
+    for name, offsets in {"aligned": f1, "anchored": half}.items():
+        found = make(f"{name}_f1", counts)
+        value = entropy(logits + offsets, y) + metric
+        torch.testing.assert_close(found.loss.eval()(logits, y), value)
         # Probabilities are made with the offsets that were used in training.
-        trained, said = (
-            torch.as_tensor(shift) * torch.ones(2) for shift in (offsets, found[variant].offsets)
-        )
-        torch.testing.assert_close(said.softmax(0), trained.softmax(0))
-    by_batch, whole = (found[name].loss for name in ("aligned_by_batch", "aligned"))
-    assert (by_batch.running, whole.running is None) == (None, False)
-    assert found["unanchored"].loss.running is not None
+        torch.testing.assert_close(found.offsets.softmax(0), offsets.softmax(0))
 
 
 def test_texts_become_features_of_the_training_rows_alone(monkeypatch):

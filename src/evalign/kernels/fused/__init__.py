@@ -1,9 +1,8 @@
 """The loss and its gradient as Triton kernels; the mathematics is that of `kernels.cpu`.
 
-A row that fits on chip is read once in the forward pass. A longer row is read twice for its
-statistics, perhaps from the cache, and again, column by column, for the sums. The backward pass
-reads and writes once, and reads a long row twice. Each program writes its own sums, and these are
-added up in one order, so that a result is the same from run to run.
+A row stays on chip: it is read once in the forward pass and once in the backward pass. Each program
+writes its own sums, and these are added up in one order, so that a result is the same from run to
+run.
 """
 
 from collections.abc import Sequence
@@ -28,23 +27,19 @@ def current(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device)
 
 
-def sums(this: CallPlan, rows: GivenRows, settings: KernelSettings) -> tuple[Tensor, Tensor]:
-    """The sums of each program (programs, width), and numbers of every row."""
+def sums(
+    this: CallPlan, rows: GivenRows, temperature: Tensor, cross: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The sums of each program (programs, width), and numbers of every row.
+
+    `cross` is what the cross-entropy adds to the logits (C,), or (2, C) with factors behind it, or
+    None.
+    """
     logits, target, weight = _tensors(this, rows)
-    make = logits.new_zeros if this.zeroed else logits.new_empty
-    partial = make(this.programs, this.width, dtype=this.compute)
+    partial = logits.new_empty(this.programs, this.width, dtype=this.compute)
     stats = logits.new_empty(this.stats, this.rows, dtype=this.compute)
-    cross = _cross_entropy(settings)
-    batch = logits, target, weight, settings.temperature, logits if cross is None else cross
-    if this.task != "multiclass":
-        this.sums[0](*batch, partial)
-    elif len(this.sums) == 1:
-        this.sums[0](*batch, partial, stats)
-    elif this.sums:  # rows that are longer than a tile
-        this.sums[0](*batch, stats)
-        this.sums[1](*batch, partial, stats)
-        if cross is not None:
-            partial[0, -2] = stats[7].sum(dtype=torch.float64)
+    batch = logits, target, weight, temperature, logits if cross is None else cross
+    this.sums(*batch, partial, *((stats,) if this.task == "multiclass" else ()))
     return partial, stats
 
 
@@ -57,36 +52,32 @@ def total(this: CallPlan, partial: Tensor) -> Tensor:
 
 def end(
     this: CallPlan,
-    settings: KernelSettings,
+    temperature: Tensor,
+    cross: Tensor | None,
     partial: Tensor,
     form: Closed,
     state: State | None = None,
     scale: int = 1,
     metric_weight: float = 1.0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss, its slopes, and the sums at which they are taken; the state is moved in place.
+) -> tuple[Tensor, Tensor]:
+    """The loss and its slopes; the state is moved in place, and with it `cross`.
 
     The slopes are with respect to tp and predicted of every class and to the sum of the
     cross-entropy, times `scale`. They are followed by the temperature, which may change before the
-    backward pass, and by the shift and factors of the cross-entropy. The sums are the `point` of
-    `finish`.
+    backward pass, and by the shift and factors of the cross-entropy.
     """
     if partial.numel() > ALONE:
         partial = total(this, partial)
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
-    point = partial.new_empty(2 * (6 * this.classes + 2), dtype=torch.float64)
     launch = this.end(form, state, len(partial), partial.dtype, scale)
-    cross = _cross_entropy(settings)
-    kept = (point,) * 8 if state is None else state.running
-    followed = (point, point)
-    if state is not None and state.counts is not None and state.offsets is not None:
-        followed = state.counts, state.offsets
-    tensors = partial, settings.temperature, partial if cross is None else cross, point, loss
+    kept = (None,) * 4 if state is None else (state.seen, state.running, *state[3:5])
+    tensors = partial, temperature, cross, loss, slopes, *kept
     # Triton passes a number as float32, so the remainder follows it.
     weight = float(np.float32(metric_weight))
-    launch(*tensors, slopes, *kept, *followed, numbers=(weight, metric_weight - weight))
-    return loss, slopes, point
+    numbers = weight, metric_weight - weight
+    launch(*(partial if x is None else x for x in tensors), numbers=numbers)
+    return loss, slopes
 
 
 def backward(
@@ -103,12 +94,13 @@ def backward(
 def soft_sums(rows: GivenRows, settings: KernelSettings) -> tuple[Tensor, Tensor]:
     """The sums of `kernels.sums`, and numbers of every row."""
     with current(rows.logits.device):
-        plan = plan_of(rows, settings)
-        partial, stats = sums(plan, rows, settings)
+        cross = settings.cross
+        plan = plan_of(rows, cross)
+        partial, stats = sums(plan, rows, settings.temperature, cross)
         flat = total(plan, partial)[0]
     classes = plan.classes
     flat[classes : 2 * classes] += flat[:classes]
-    if settings.shift is None:
+    if cross is None:
         flat[-2].zero_()  # a number would come from the host
     return flat, stats
 
@@ -119,20 +111,12 @@ def gradient_of_sums(
     """The gradient of the logits, given that of the sums of `soft_sums`."""
     classes = rows.logits.shape[1]
     parts = [of_sums[: 2 * classes], of_sums[-2:-1], settings.temperature.to(of_sums).view(1)]
-    cross = _cross_entropy(settings)
+    cross = settings.cross
     slopes = torch.cat(parts if cross is None else [*parts, cross.flatten().to(of_sums)])
     slopes = slopes.to(stats[0].dtype)
     with current(rows.logits.device):
-        plan = plan_of(rows, settings)
+        plan = plan_of(rows, cross)
         return backward(plan, rows, stats[0], slopes, torch.ones_like(slopes[:1]))
-
-
-def _cross_entropy(settings: KernelSettings) -> Tensor | None:
-    """The shift and, in a second row, the factors of the classes."""
-    if settings.shift is None or settings.factor is None:
-        return settings.shift
-    factor = settings.factor[:, 0] if settings.factor.ndim == 2 else settings.factor
-    return torch.stack([settings.shift, factor])  # the two of a label are the same here
 
 
 def _tensors(this: CallPlan, rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:

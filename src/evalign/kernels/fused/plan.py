@@ -19,48 +19,43 @@ from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.finish import TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
-from evalign.kernels.fused.long_rows import long_columns, long_row
 from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import whole_rows
 from evalign.kernels.fused.totals import add_up
-from evalign.kernels.sums import KernelSettings
 
-# Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
-LONGEST = 4096  # classes of a row that is kept on chip
+# Tried on an H200, with 10, 21 and 1,000 classes.
 SUM_WARPS = 16  # per processor, where each program has its own sums
 NARROW = 32  # classes of a row that one thread goes through
 WARPS = 96  # per processor, where nothing is summed over rows
-LONG_ROW, LONG_COLUMNS, LONG_GRADIENT = (2048, 4), (2048, 4), (8192, 32)  # columns and warps
 LABELS = 64  # of a tile
-FINISH = 4096  # classes per block of the one program that ends the pass
 ADD = 32, 128  # sums and programs per block
 ALONE = 2**16  # sums that the last program adds up by itself
 PLANS = 1000  # kept at most
+
+
+NOTHING_FOLLOWS = 0.0, 0.0, False, 1.0, 0.0
 
 
 class State(NamedTuple):
     """What a loss keeps between batches, which the last kernel updates in place.
 
     Args:
-        running: the buffers of `RunningConfusion.buffers_for`.
+        seen, running: the buffers of `RunningConfusion`.
         momentum: the weight of the batch in them.
         counts: cumulative counts of the classes; None where offsets do not follow.
         offsets: those of the next batch.
-        following: share of pseudo-rows, whether offsets are updated, the largest odds, and the
-            share of the largest gain that counts as none.
+        how: the power of 1 / counts that the class weights are, the share of pseudo-rows, whether
+            offsets are updated, the largest odds, and the share of the largest gain that counts
+            as none.
     """
 
-    running: tuple[Tensor, ...]
+    seen: Tensor
+    running: Tensor
     momentum: float
     counts: Tensor | None = None
     offsets: Tensor | None = None
-    following: tuple[float, bool, float, float] = (0.0, False, 1.0, 0.0)
-
-    @property
-    def how(self) -> tuple:
-        """What a compiled kernel depends on."""
-        return self.momentum, *self.following
+    how: tuple[float, float, bool, float, float] = NOTHING_FOLLOWS
 
 
 class Launch:
@@ -97,9 +92,9 @@ class CallPlan:
     A matrix is one image, whose positions are its rows. So is a binary problem, with one column.
     """
 
-    def __init__(self, rows: GivenRows, settings: KernelSettings) -> None:
+    def __init__(self, rows: GivenRows, cross: int) -> None:
         logits, weight = rows.logits, rows.weight
-        self.task, self.cross = rows.task, _kind_of_cross_entropy(settings)
+        self.task, self.cross = rows.task, cross
         self._ends: dict[tuple, Launch] = {}
         if rows.task == "binary":
             images, columns, size = 1, 1, logits.numel()
@@ -129,14 +124,12 @@ class CallPlan:
         processors = _processors(logits.device)
         if rows.task != "multiclass":
             self._plan_labels(places, (*of_target, columns), kind, processors)
-        elif columns <= LONGEST:
-            self._plan_whole(places, columns, kind, processors, adjacent)
         else:
-            self._plan_long(places, columns, kind, processors, adjacent)
+            self._plan_classes(places, columns, kind, processors, adjacent)
         grid = (triton.cdiv(self.width, ADD[0]),)
         self.add_up = Launch(add_up, grid, self.programs, self.width, *ADD)
 
-    def _plan_whole(
+    def _plan_classes(
         self, places: Any, classes: int, kind: Any, processors: int, adjacent: int
     ) -> None:
         images, size, *_ = places
@@ -147,34 +140,16 @@ class CallPlan:
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
         self.width, self.stats = 5 * classes + 2, 6 + (self.cross > 0)
-        self.zeroed = False
         # The compiler gives a narrow row to one thread, if it does not know that it lies side by
         # side. What is summed over classes then needs no other thread.
         rest = (*places, classes, *kind, rows, columns, 0 if narrow else adjacent)
-        self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
+        self.sums = Launch(whole_rows, (self.programs,), *rest, warps=warps)
         # Nothing is summed over rows here, so there are registers for more threads.
         warps = max(1, columns // 256)
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))
-        rest = (*places, classes, *kind, rows, columns, True, adjacent)
-        self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
-
-    def _plan_long(
-        self, places: Any, classes: int, kind: Any, processors: int, adjacent: int
-    ) -> None:
-        self.width, self.stats, self.zeroed = 5 * classes + 2, 6 + 2 * (self.cross > 0), True
-        columns, warps = LONG_ROW
-        rest = (*places, classes, *kind)
-        first = Launch(long_row, (self.rows,), *rest, columns, warps=warps)
-        columns, warps = LONG_COLUMNS
-        blocks = triton.cdiv(classes, columns)
-        self.programs = max(1, min(self.rows, processors * 8 // blocks))
-        second = Launch(long_columns, (blocks, self.programs), *rest, columns, warps=warps)
-        self.sums = [first, second] if self.rows else []
-        columns, warps = LONG_GRADIENT
-        programs = max(1, min(self.rows, processors * WARPS // warps))
-        rest = (*places, classes, *kind, 1, columns, False, adjacent)
+        rest = (*places, classes, *kind, rows, columns, adjacent)
         self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
 
     def _plan_labels(self, places: Any, of_labels: Any, kind: Any, processors: int) -> None:
@@ -184,9 +159,9 @@ class CallPlan:
         rows, blocks = 1024 // columns, triton.cdiv(labels, columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * 8 // blocks))
-        self.width, self.stats, self.zeroed = 9 * labels + 1, 0, False
+        self.width, self.stats = 9 * labels + 1, 0
         rest = (*places, *of_labels, *kind, self.task == "binary", rows, columns)
-        self.sums = [Launch(label_sums, (self.programs, blocks), *rest)]
+        self.sums = Launch(label_sums, (self.programs, blocks), *rest)
         programs = max(1, min(tiles, processors * WARPS // 4))
         self.gradient = Launch(label_gradient, (programs, blocks), *rest)
 
@@ -194,21 +169,21 @@ class CallPlan:
         self, form: Closed, state: State | None, programs: int, kind: torch.dtype, scale: int
     ) -> Launch:
         """The launch that ends the forward pass, for so many sums of this kind."""
-        how = (None, 0.0, False, 1.0, 0.0) if state is None else state.how
-        key = form, how, programs, kind, scale
+        momentum = None if state is None else state.momentum
+        by_counts, *following = NOTHING_FOLLOWS if state is None else state.how
+        key = form, momentum, by_counts, *following, programs, kind, scale
         if key in self._ends:
             return self._ends[key]
-        columns = min(FINISH, triton.next_power_of_2(self.classes))
+        columns = triton.next_power_of_2(self.classes)
         parts = max(1, min(triton.next_power_of_2(programs), 4096 // columns))
         zero, leave_out = float(form.zero_division == 1), form.zero_division not in (0, 1)
-        momentum, *following = how
         self._ends[key] = Launch(
             finish,
             (1,),
-            *(programs, scale, self.classes, TASKS[self.task], self.cross),
+            *(programs, scale, self.classes, TASKS[self.task], self.cross, by_counts),
             *(momentum is not None, momentum or 0.0, *following),
             *(KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
-            *(*form.first, form.second is not None, columns, parts),
+            *(*form.ratio, columns, parts),
             warps=8 if columns <= 1024 else 32,
         )
         return self._ends[key]
@@ -217,26 +192,23 @@ class CallPlan:
 _plans: dict[tuple, CallPlan] = {}
 
 
-def plan_of(rows: GivenRows, settings: KernelSettings) -> CallPlan:
+def plan_of(rows: GivenRows, cross_entropy: Tensor | None) -> CallPlan:
     """The plan for rows, made when the first of their kind come."""
     logits, target, weight = rows.logits, rows.target, rows.weight
+    # 0 for no cross-entropy; 2 if its classes have factors, else 1.
+    cross = 0 if cross_entropy is None else cross_entropy.ndim
     key = (
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
         *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
-        _kind_of_cross_entropy(settings),
+        cross,
     )
     plan = _plans.get(key)
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = _plans[key] = CallPlan(rows, settings)
+        plan = _plans[key] = CallPlan(rows, cross)
     return plan
-
-
-def _kind_of_cross_entropy(settings: KernelSettings) -> int:
-    """0 for none; 2 if its classes have factors, else 1."""
-    return 0 if settings.shift is None else 1 + (settings.factor is not None)
 
 
 def _channels_last(logits: Tensor) -> bool:

@@ -16,13 +16,12 @@ def gradient(
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
     EPS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, ADJACENT: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, ADJACENT: tl.constexpr,
 ):  # fmt: skip
     """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
 
     `slopes` holds of_tp and of_predicted for each class, of_cross, the temperature, the shift of
-    each class, and with a `CROSS_ENTROPY` of 2 its factor. A row is read twice, for its sums and
-    for its gradient. If it fits into a tile, the tile is kept and the row is read once.
+    each class, and with a `CROSS_ENTROPY` of 2 its factor.
     """
     compute: tl.constexpr = stats.dtype.element_ty
     if ADJACENT:
@@ -32,8 +31,8 @@ def gradient(
     outer_slope = tl.load(outer).to(compute)
     of_predicted, shift = slopes + CLASSES, slopes + 2 * CLASSES + 2
     column = tl.arange(0, COLUMNS)[:, None]
-    # Values shared by all rows stay on chip if a row does.
-    g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
+    real = column < CLASSES
+    g = tl.load(of_predicted + column, mask=real, other=0)
     n = images * size
     tiles = tl.cdiv(size, ROWS)
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
@@ -61,23 +60,13 @@ def gradient(
         own_up = tl.where(first, 0, slope(own_q, t, EPS) * extra)
         own_h = tl.where(first, 0, own_h * extra)
 
-        if WHOLE:
-            q, h, up, e = _tile(
-                logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
-            )
-            hg, ups, upg = h * g, up, up * g
-        else:  # lane by lane: the threads of a row meet once, at the end
-            hg = tl.zeros([COLUMNS, ROWS], compute)
-            ups = tl.zeros([COLUMNS, ROWS], compute)
-            upg = tl.zeros([COLUMNS, ROWS], compute)
-            for begin in range(0, CLASSES, COLUMNS):
-                column = begin + tl.arange(0, COLUMNS)[:, None]
-                g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
-                q, h, up, e = _tile(
-                    logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
-                )
-                hg, ups, upg = hg + h * g, ups + up, upg + up * g
-        hg, ups, upg = tl.reduce((hg, ups, upg), 0, add3, keep_dims=True)
+        # q, H, its slope in log p, and e, without the largest class.
+        z_rows = logits + offset + column * z_class
+        z = tl.load(z_rows, mask=live & real, other=-float("inf")).to(compute)
+        e = tl.exp(tl.where(column == one, -float("inf"), z) - largest)
+        q, h = membership(e, scale, t, EPS)
+        up = slope(q, t, EPS)
+        hg, ups, upg = tl.reduce((h * g, up, up * g), 0, add3, keep_dims=True)
         upg += own_up
         per_tau = 1 / tau
         downs = ups * per_tau
@@ -104,41 +93,10 @@ def gradient(
             at_one += per_mass * odds_of(shift, one, CLASSES, compute) - tl.where(first, cross, 0)
             at_own -= cross
 
-        if WHOLE:
-            out = up * ((g - mean) * share) - q * common
-            if CROSS_ENTROPY:
-                out += per_mass * odds_of(shift, column, CLASSES, compute) * e
-            out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
-            _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
-        else:
-            for begin in range(0, CLASSES, COLUMNS):
-                column = begin + tl.arange(0, COLUMNS)[:, None]
-                g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
-                q, h, up, e = _tile(
-                    logits + offset, column, z_class, live, CLASSES, largest, one, scale, t, EPS
-                )
-                out = up * ((g - mean) * share) - q * common
-                if CROSS_ENTROPY:
-                    out += per_mass * odds_of(shift, column, CLASSES, compute) * e
-                out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
-                _store(grad + offset, column, z_class, live, w, CLASSES, out, one, at_one)
-
-
-@triton.jit
-def _tile(
-    z_row, column, z_class, live, CLASSES: tl.constexpr, largest, one, scale, t, EPS: tl.constexpr
-):
-    """q, H, its slope in log p, and e, without the largest class."""
-    real = column < CLASSES
-    z = tl.load(z_row + column * z_class, mask=live & real, other=-float("inf")).to(scale.dtype)
-    z = tl.where(column == one, -float("inf"), z)
-    e = tl.exp(z - largest)
-    q, h = membership(e, scale, t, EPS)
-    return q, h, slope(q, t, EPS), e
-
-
-@triton.jit
-def _store(z_row, column, z_class, live, w, CLASSES: tl.constexpr, out, one, at_one):
-    # A row without weight has no gradient, whatever it holds.
-    out = tl.where(w == 0, 0, tl.where(column == one, at_one, out)).to(z_row.dtype.element_ty)
-    tl.store(z_row + column * z_class, out, mask=live & (column < CLASSES))
+        out = up * ((g - mean) * share) - q * common
+        if CROSS_ENTROPY:
+            out += per_mass * odds_of(shift, column, CLASSES, compute) * e
+        out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
+        # A row without weight has no gradient, whatever it holds.
+        out = tl.where(w == 0, 0, tl.where(column == one, at_one, out)).to(grad.dtype.element_ty)
+        tl.store(grad + offset + column * z_class, out, mask=live & real)

@@ -1,4 +1,4 @@
-"""The kernel of the sums. A tile has the rows down and the classes across.
+"""The kernel of the sums of classes. A tile has the rows down and the classes across.
 
 Logits are images of rows: class c of row s of image b is at b·z_image + c·z_class + s·z_row. A
 matrix is one image.

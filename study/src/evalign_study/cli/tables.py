@@ -1,5 +1,6 @@
 """`evalign-study list`, `run` and `render`: the tables of the papers, and our own."""
 
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from evalign_study.pipeline.running import run as run_table
 from evalign_study.pipeline.table import Findings
 from evalign_study.pipeline.writing import fill, has_place, write
 from evalign_study.records.results import ResultsWarning, recorded
+from evalign_study.trainers.rivals import PYTHON
 
 ALL = "all"
 # Where the repository keeps them, if this is it.
@@ -62,6 +64,9 @@ def run(
     backend: Annotated[
         str | None, Option(help='"dask": on the cluster at DASK_SCHEDULER_ADDRESS, or a local one.')
     ] = None,
+    autogluon: Annotated[
+        Path | None, Option(metavar="PYTHON", help="An interpreter with AutoGluon, for models.")
+    ] = None,
     out: Out = Path("reproduction"),
     results: Folder = RESULTS,
     as_json: Json = False,
@@ -84,6 +89,10 @@ def run(
             raise UsageError("--dataset and --trials are for one table: name it in place of all.")
         if backend not in (None, "dask"):
             raise UsageError(f'backend of run must be "dask". Got {backend!r}.')
+        if autogluon is not None:
+            if not autogluon.is_file():
+                raise UsageError(f"--autogluon must be an interpreter. Got {str(autogluon)!r}.")
+            os.environ[PYTHON] = str(autogluon.absolute())  # processes of other units see it
         what = {"datasets": dataset, "trials": trials, "quick": quick}
         tables = [table.part(**what) for table in catalog.named(name)]
         _refuse_files(out, results)

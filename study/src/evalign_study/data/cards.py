@@ -1,5 +1,6 @@
 """What is known about each data set before a file is opened."""
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,6 @@ from typing import Any
 
 from evalign.core.checks import require
 from evalign.core.text import nearest
-from evalign.core.theory import shannon_equitability
 
 VOID = 255  # in the place of a pixel's class, where it has none
 
@@ -69,7 +69,8 @@ class Card:
     @property
     def equitability(self) -> float:
         """Shannon's equitability: 1 for classes of equal size, near 0 where one dominates."""
-        return shannon_equitability(self.counts)
+        shares = [count / sum(self.counts) for count in self.counts if count]
+        return -sum(q * math.log(q) for q in shares) / math.log(len(self.counts))
 
     @property
     def verified(self) -> bool:

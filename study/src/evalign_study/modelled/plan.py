@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from evalign_study.decided.plan import QUICK_ROWS, QUICK_SETS, ROWS
 from evalign_study.records.run import Run
 from evalign_study.suite.plan import SETS, SPLITS
+from evalign_study.trainers import rivals
 from evalign_study.trainers.methods import GOALS
 from evalign_study.trainers.modelling import PREFIX
 
-__all__ = ["QUICK_ROWS", "QUICK_SETS", "SETS", "SPLITS", "runs"]
+__all__ = ["QUICK_ROWS", "QUICK_SETS", "ROWS", "SETS", "SPLITS", "of_rivals", "runs"]
 
 
 def runs(
@@ -38,3 +39,15 @@ def runs(
         for goal in goals
         for dataset in datasets
     ]
+
+
+def of_rivals(datasets: Iterable[str] = SETS, *, rows: int = ROWS) -> list[Run]:
+    """List the runs of our quick models and of AutoGluon: one split, in F1.
+
+    Examples:
+        >>> [run.method for run in of_rivals(["adult"])]
+        ['rival_quick', 'rival_medium_quality', 'rival_best_quality']
+    """
+    few = [name for name in datasets if name != "caltech256_clip"]  # boosting of 257 classes
+    common = {"variant": "sound", "network": "", "split_seed": 0, "rows": rows}
+    return [Run(dataset=name, method=method, **common) for name in few for method in rivals.METHODS]

@@ -1,5 +1,6 @@
 """The table of models: its runs, and its results in words and numbers."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,12 @@ from evalign_study.decided import standings
 from evalign_study.decided.standings import Scores, compared, goal, mean
 from evalign_study.decided.table import SplitTable
 from evalign_study.modelled import plan
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Rest, Text
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Rest, Text, on_page
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.suite.standings import Bar
+from evalign_study.trainers import rivals
 from evalign_study.trainers.deciding import PREDICT
 
 # What is compared, by the names of `collected`: a model of the table of decisions with its own
@@ -58,6 +60,12 @@ class ModelsTable(SplitTable):
             return plan.runs(self.asked[:1], splits=[0], goals=["f1"], rows=plan.QUICK_ROWS)
         return plan.runs(self.asked)
 
+    def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
+        yield self.runs()
+        if not self.quick:
+            there = rivals.METHODS if rivals.PYTHON in os.environ else rivals.METHODS[:1]
+            yield [run for run in plan.of_rivals(self.asked) if run.method in there]
+
     def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
         runs = self.runs()
         there = [records[run.key] for run in runs if run.key in records]
@@ -71,9 +79,11 @@ class ModelsTable(SplitTable):
             for split, score in splits.items()
         ]
         found = bars(scores) if there else []
+        told = list(parts(runs, there, others, quick=self.quick))
+        shown = on_page(told)
         return Findings(
             title=self.title,
-            parts=list(parts(runs, there, others, quick=self.quick)),
+            parts=[*shown, *beside(records), *told[len(shown) :]],
             figures={},
             sheets={"": Sheet(["data set", "metric", "model", "split", "score"], rows)},
             lines=[
@@ -174,6 +184,48 @@ def parts(
         f"with many at a time: {took}. {all_of('{device}')}; scikit-learn {all_of('{sklearn}')}, "
         f"torch {all_of('{torch}')}, commits {all_of('{commit}')}."
     )
+
+
+BESIDE = {rivals.OURS: "`AlignedEnsemble`, the three quick models"}
+BESIDE |= {preset: f"AutoGluon, {preset}, {rivals.TIME} s" for preset in rivals.PRESETS}
+NO_AUTOGLUON = (
+    "AutoGluon was not run: `evalign-study run models --autogluon PYTHON` runs it by an "
+    "interpreter that has it."
+)
+
+
+def beside(records: Mapping[str, Record]) -> Iterator[Part]:
+    """Write how our quick models stand beside AutoGluon, with the seconds of a fit."""
+    there = [records[run.key] for run in plan.of_rivals() if run.key in records]
+    told: dict[str, dict[str, dict[str, float]]] = {}
+    for record in there:
+        for picks in record["picks"].values():
+            told.setdefault(record["run"]["dataset"], {}).update(picks)
+    whole = {dataset: each for dataset, each in told.items() if each.keys() >= BESIDE.keys()}
+    if not whole:
+        yield Text(NO_AUTOGLUON)
+        return
+    scores = {dataset: [each[name]["test"] for name in BESIDE] for dataset, each in whole.items()}
+    seconds = [[each[name]["seconds"] for name in BESIDE] for each in whole.values()]
+    yield Grid(
+        "Our quick models beside AutoGluon with `eval_metric` set, in F1 on one split:",
+        ["", *BESIDE.values()],
+        [
+            ["mean", *_points(np.mean([*scores.values()], 0))],
+            ["seconds a fit", *(f"{x:.0f}" for x in np.median(seconds, 0))],
+            *([dataset, *_points(each)] for dataset, each in scores.items()),
+        ],
+    )
+    load = np.median([one["load"] for each in whole.values() for one in each.values()])
+    all_of = partial(origins, there)
+    yield Text(
+        f"Seconds are medians, on {all_of('{device}')}, one fit at a time; the load of a core "
+        f"by other work was {load:.1f} (0 is a quiet one)."
+    )
+
+
+def _points(scores: Iterable[float]) -> list[str]:
+    return [f"{100 * score:.1f}" for score in scores]
 
 
 def _levels(scores: Scores, names: Sequence[str], metrics: Sequence[str]) -> Iterator[list[str]]:

@@ -1,7 +1,5 @@
 """The suite of the recipe as a table: its runs and its results."""
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -10,71 +8,59 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from evalign.core.checks import require
-from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Rest, Text
+from evalign_study.pipeline.formats import Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval, interval
 from evalign_study.pipeline.style import ALIGNED, MUTED, STYLE
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.suite import plan, standings
-from evalign_study.suite.standings import Bar, Cell, Choice
-from evalign_study.trainers.methods import OPPONENTS, OURS, UNAVERAGED
-from evalign_study.trainers.recipe import UNLABELLED
+from evalign_study.suite.standings import BY_ARGMAX, OPPONENT, Cell, Choice
+from evalign_study.trainers.methods import EAST, OPPONENTS, OURS
 
 SETS = tuple(dict.fromkeys([*plan.SETS, *(dataset for dataset, _ in plan.IMAGE_SETS)]))
-CHOICE = Choice((OURS,), ("tuned",))  # what the estimator does
-BY_ARGMAX = Choice((OURS,), ("argmax",))  # what a training loop without a decision rule does
-RIVALS = {"best opponent": standings.OPPONENT, "cross-entropy of today": standings.TODAY}
+CRITERION = (
+    "Written down before the runs: training on the metric wins if, by argmax, ours is ahead of the "
+    "best opponent, whose loss and decision are chosen on the validation rows of every split, with "
+    "a 95% interval over data sets above 0."
+)
+PLAIN = Choice(("cross_entropy",), ("argmax",))
+RULED = Choice((OURS,), ("tuned",))  # what the estimator does
 BESIDE = [  # pairs of ours and what it is compared with
-    (BY_ARGMAX, Choice(("cross_entropy",), ("argmax",))),
-    (BY_ARGMAX, Choice(OPPONENTS, ("argmax",))),
-    (BY_ARGMAX, standings.OPPONENT),
-    (CHOICE, Choice(("cross_entropy",), ("expected",))),
-    (CHOICE, standings.TODAY),
-    (CHOICE, standings.OPPONENT),
-    (CHOICE, BY_ARGMAX),
-    (CHOICE, Choice((OURS,), ("expected",))),
+    (BY_ARGMAX, PLAIN),
+    *((BY_ARGMAX, Choice((name,), ("argmax",))) for name in OPPONENTS[1:]),
+    (BY_ARGMAX, Choice((EAST,), ("argmax",))),
+    (BY_ARGMAX, Choice(("cross_entropy",), ("tuned",))),
+    (BY_ARGMAX, OPPONENT),
+    (RULED, Choice(("cross_entropy",), ("tuned",))),
+    (RULED, OPPONENT),
+    (RULED, BY_ARGMAX),
+    (Choice((EAST,), ("tuned",)), Choice(("cross_entropy",), ("tuned",))),
 ]
-TIME = "recipe_time.json"  # in the folder of the records: {"ratio": our time over cross-entropy's}
-LONGEST = 1.3  # the largest ratio that the recipe may have
-CHANGED = {
-    "aligned_by_batch": "without running statistics",
-    "anchored": "with half of the log prior, whatever the metric",
-    "unadjusted": "without offsets",
-    "unanchored": "without cross-entropy",
-    "unaligned": "without the metric",
-    UNAVERAGED: "without the average of weights",
-}
+RIVALS = {standings.label(rival): rival for rival in (PLAIN, OPPONENT)}  # of single cells
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The planned runs, those of their records that exist, and the ratio of times."""
+    """The planned runs, and those of their records that exist."""
 
     runs: Sequence[Run]
     records: Sequence[Record]
     quick: bool = False
-    time: float | None = None
-
-    @property
-    def part(self) -> str:
-        """A remark that only some of the data sets are covered; empty if all are."""
-        there = dict.fromkeys(run.dataset for run in self.runs)
-        whole = self.quick or there.keys() == {*SETS}
-        return "" if whole else f"Of {', '.join(there)} alone, while the bars are for all."
 
     @cached_property
     def scores(self) -> standings.Scores:
         return standings.scores(self.records)
 
+    def over(self, ours: Choice, rival: Choice) -> dict[Cell, Interval]:
+        """The gains of all cells, with their intervals over splits."""
+        return standings.intervals(standings.gains(self.scores, ours, rival))
+
     @cached_property
-    def headline(self) -> list[Bar]:
-        bars = standings.headline(self.scores, CHOICE)
-        if bars and self.time is not None:
-            bar = f"{LONGEST} or less"
-            name = "time of training, cross-entropy's is 1"
-            bars.append(Bar(name, self.time, bar, self.time <= LONGEST))
-        return bars
+    def verdict(self) -> Interval | None:
+        """The gain that the criterion is about, over data sets; None without records."""
+        cells = self.over(BY_ARGMAX, OPPONENT)
+        return over_datasets(cells) if cells else None
 
 
 class RecipeTable(StudyTable):
@@ -112,7 +98,7 @@ class RecipeTable(StudyTable):
         """List all runs."""
         rows = [name for name in self.asked if name in plan.SETS]
         if self.quick:
-            return plan.runs(rows, splits=[0], seeds=[1], epochs=plan.QUICK_EPOCHS)
+            return plan.runs(rows, splits=[0], epochs=plan.QUICK_EPOCHS)
         images = [entry for entry in plan.IMAGE_SETS if entry[0] in self.asked]
         return plan.runs(rows) + plan.image_runs(images)
 
@@ -122,111 +108,83 @@ class RecipeTable(StudyTable):
     def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
         runs = self.runs()
         there = [records[run.key] for run in runs if run.key in records]
-        return findings(Outcome(runs, there, self.quick, time_in(folder)))
-
-
-def time_in(folder: Path) -> float | None:
-    """Read the ratio of our time to cross-entropy's, if it was measured (study/benchmarks)."""
-    file = folder / TIME
-    return json.loads(file.read_text(encoding="utf-8"))["ratio"] if file.exists() else None
+        return findings(Outcome(runs, there, self.quick))
 
 
 def findings(outcome: Outcome) -> Findings:
-    """Collect all results of the suite: text, figures, and the gains of every cell."""
-    bars = outcome.headline
-    met = f"{sum(bar.met for bar in bars)} of {len(bars)} bars met. {outcome.part}".strip()
+    """Collect all results of the suite: text, a figure, and the gains of every cell."""
     rows = [
         [*cell, rival, *gain]
-        for rival, cells in _gains(outcome).items()
-        for cell, gain in cells.items()
+        for rival, choice in RIVALS.items()
+        for cell, gain in outcome.over(BY_ARGMAX, choice).items()
     ]
+    verdict = outcome.verdict
     return Findings(
         title=RecipeTable.title,
         parts=list(parts(outcome)),
         figures=figures(outcome),
         sheets={"": Sheet(["data set", "metric", "over", "gain", "low", "high", "splits"], rows)},
-        lines=[met if bars else "Not run."],
-        data=[bar._asdict() for bar in bars],
+        lines=[_said(verdict) if verdict else "Not run."],
+        data=[verdict._asdict()] if verdict else [],
     )
 
 
 def parts(outcome: Outcome) -> Iterator[Part]:
     """Write the text of the suite."""
     yield Heading(RecipeTable.title)
-    known = {record["key"] for record in outcome.records}
-    absent = [run for run in outcome.runs if run.key not in known]
-    bars, cells = outcome.headline, _gains(outcome)
-    if not bars:
+    verdict = outcome.verdict
+    if verdict is None:
         yield Text("Not run.")
         return
     if outcome.quick:
         yield Text(QUICK)
-    if outcome.part:
-        yield Text(outcome.part)
-    if absent:
+    known = {record["key"] for record in outcome.records}
+    if absent := [run for run in outcome.runs if run.key not in known]:
         left = ", ".join(dict.fromkeys(standings.named(vars(run)) for run in absent))
         yield Text(f"Not run: {len(absent):,} of {len(outcome.runs):,} runs, of {left}.")
-    rows = [[bar.name, _value(bar), bar.bar, "met" if bar.met else "not met"] for bar in bars]
-    yield Grid("What the recipe is judged by:", ["", "found", "bar", ""], rows)
+    yield Text(f"{CRITERION} {_said(verdict)}")
     yield Grid(
-        "Mean gains in points beside other rivals, with 95% intervals over data sets:",
-        ["ours", "rival", "gain", "cells with 0 or more"],
-        [_beside(outcome, ours, rival) for ours, rival in BESIDE],
+        "Mean gains in points, with 95% intervals over data sets:",
+        ["ours", "rival", "gain", "cells won", "cells lost"],
+        [_beside(outcome, *pair) for pair in BESIDE],
     )
-    yield Rest()
-    first, second = cells.values()
-    yield Grid(
-        "Gains in points, with 95% intervals over splits:",
-        ["data set", "metric", "splits", *(f"over {rival}" for rival in cells)],
-        [
-            [
-                *cell,
-                str(gain.trials),
-                _gain(gain),
-                _gain(second[cell]) if cell in second else NOTHING,
-            ]
-            for cell, gain in first.items()
-        ],
-    )
-    yield Heading("Ranks", below=True)
-    ranks, difference = _ranks(outcome)
-    caption = f"Average rank over cells; a difference of {difference:.2f} is beyond chance:"
-    yield Grid(caption, ["", "rank"], [[name, f"{rank:.2f}"] for name, rank in ranks.items()])
-    yield Heading("Ablation", below=True)
-    found = standings.ablation(outcome.scores, OURS)
-    rows = [
-        [text, *map(_gain, found[name].values()), str(found[name][UNLABELLED[0]].trials)]
-        if name in found
-        else [text, *("not run" for _ in UNLABELLED), NOTHING]
-        for name, text in CHANGED.items()
-    ]
-    caption = (
-        "Our gain in points over ours with a part changed or left out, both with decisions that "
-        f"need no labels, on {len(plan.ABLATED)} splits, 95% intervals over data sets:"
-    )
-    yield Grid(caption, ["", *(f"gain, {decision}" for decision in UNLABELLED), "data sets"], rows)
+    cells = [outcome.over(BY_ARGMAX, rival) for rival in RIVALS.values()]
+    for by, name in enumerate(["data set", "metric"]):
+        first, *others = (standings.means(found, by=by) for found in cells)
+        yield Grid(
+            f"Mean gains of ours by argmax, by {name}:",
+            [name, *(f"over {rival}" for rival in RIVALS)],
+            [[one, *(_signed(found[one]) for found in (first, *others))] for one in first],
+        )
+    for rival, found in zip(RIVALS, cells, strict=True):
+        known, new = (
+            {cell: x for cell, x in found.items() if (cell[0] in plan.DEVELOPED) is developed}
+            for developed in (True, False)
+        )
+        if len(means := [_gain(over_datasets(part)) for part in (known, new) if part]) == 2:
+            yield Text(
+                f"Over {rival}: {means[0]} on the tables by which the loss was developed, "
+                f"{means[1]} on the other data sets."
+            )
+        lost = [f"{' '.join(cell)} {_gain(x)}" for cell, x in found.items() if x.high < 0]
+        told = "; ".join(lost) or "none"
+        yield Text(f"Of {len(found)} cells, lost beyond chance to {rival}: {told}.")
     yield Text(_origin(outcome.records))
 
 
 def figures(outcome: Outcome) -> dict[str, go.Figure]:
-    """Draw the gains of the cells, and the ranks with their critical difference."""
-    if not outcome.headline:
+    """Draw the gains of the cells."""
+    if outcome.verdict is None:
         return {}
-    cells = sorted(_gains(outcome)["best opponent"].items(), key=lambda item: item[1].mean)
+    cells = sorted(outcome.over(*BESIDE[0]).items(), key=lambda item: item[1].mean)
     gains = {f"{dataset}, {metric}": gain for (dataset, metric), gain in cells}
-    ranks, difference = _ranks(outcome)
-    half = difference / 2
-    bars = {name: Interval(r, r - half, r + half, 1) for name, r in reversed(ranks.items())}
-    return {
-        "Gain over the best opponent, points": _dots(gains),
-        "Average ranks; bars that do not overlap differ beyond chance": _dots(bars),
-    }
+    return {"Gain over cross-entropy, both by argmax, points": _dots(gains)}
 
 
 def _dots(values: Mapping[str, Interval]) -> go.Figure:
     """Draw means and their intervals, with the last on top."""
     means = [value.mean for value in values.values()]
-    reach = [0.0 if math.isnan(x.high) else x.high - x.mean for x in values.values()]
+    reach = [x.high - x.mean for x in values.values()]
     dots = go.Scatter(
         x=means,
         y=list(values),
@@ -237,40 +195,29 @@ def _dots(values: Mapping[str, Interval]) -> go.Figure:
     return go.Figure([dots], {"template": STYLE, "height": 80 + 22 * len(values)})
 
 
-def _gains(outcome: Outcome) -> dict[str, dict[Cell, Interval]]:
-    return {
-        name: standings.intervals(standings.gains(outcome.scores, CHOICE, rival))
-        for name, rival in RIVALS.items()
-    }
+def over_datasets(cells: Mapping[Cell, Interval]) -> Interval:
+    """The mean gain over data sets, with its 95% interval."""
+    return interval(standings.means(cells, by=0).values())
 
 
 def _beside(outcome: Outcome, ours: Choice, rival: Choice) -> list[str]:
-    gained = standings.gains(outcome.scores, ours, rival)
-    means = [cell.mean for cell in standings.intervals(gained).values()]
-    share = sum(mean >= 0 for mean in means) / len(means)
-    over = interval(standings.by_dataset(gained))
-    return [standings.label(ours), standings.label(rival), _gain(over), f"{share:.0%}"]
+    cells = outcome.over(ours, rival)
+    won, lost = (sum(x.low > 0 for x in cells.values()), sum(x.high < 0 for x in cells.values()))
+    names = standings.label(ours), standings.label(rival)
+    return [*names, _gain(over_datasets(cells)), str(won), str(lost)]
 
 
-def _ranks(outcome: Outcome) -> tuple[dict[str, float], float]:
-    """Compute average ranks, and their critical difference."""
-    ranked = standings.ranks(outcome.scores, standings.single(CHOICE))
-    datasets = {dataset for dataset, _ in next(iter(ranked.values()))}
-    difference = standings.critical_difference(len(ranked), len(datasets))
-    return standings.average_ranks(ranked), difference
+def _said(verdict: Interval) -> str:
+    met = "It wins" if verdict.low > 0 else "It does not win by this criterion"
+    return f"{met}: {_gain(verdict)} points over {verdict.trials} data sets."
 
 
-def _value(bar: Bar) -> str:
-    if isinstance(bar.value, int):
-        return str(bar.value)
-    return f"{bar.value:.0%}" if "%" in bar.bar else f"{bar.value:.3g}".replace("-", "−")
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
 
 
 def _gain(gain: Interval) -> str:
-    """Write a gain, with its interval where there is one."""
-    values = gain[:1] if math.isnan(gain.low) else gain[:3]
-    mean, *ends = (f"{x:+.2f}".replace("-", "−") for x in values)
-    return f"{mean} ({' to '.join(ends)})" if ends else mean
+    return f"{_signed(gain.mean)} ({_signed(gain.low)} to {_signed(gain.high)})"
 
 
 def _origin(records: Sequence[Record]) -> str:

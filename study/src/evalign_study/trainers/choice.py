@@ -18,6 +18,8 @@ from evalign_study.trainers.images import train_image
 from evalign_study.trainers.modelling import METHODS as MODELLED_METHODS
 from evalign_study.trainers.modelling import train_models
 from evalign_study.trainers.multilabel import train_multilabel
+from evalign_study.trainers.rivals import METHODS as RIVAL_METHODS
+from evalign_study.trainers.rivals import train_rival
 
 Unit = Sequence[Run]  # runs that are trained together, all of one data set
 
@@ -48,6 +50,7 @@ def _alone(runs: Iterable[Run]) -> list[list[Run]]:
 CLASSICAL_METHODS = Trainer("classical methods", partial(_each, train_classical), _alone)
 DECIDED = Trainer("classifiers", partial(_each, train_decided), _alone)
 MODELLED = Trainer("models and ensembles", partial(_each, train_models), _alone)
+RIVALS = Trainer("our quick models, AutoGluon", partial(_each, train_rival), _alone)
 PIXELS = Trainer("networks of pixels", partial(_each, train_dense), _alone)
 LABELS = Trainer("networks of many labels", partial(_each, train_multilabel), _alone)
 GOALS = Trainer("networks for goals", partial(_each, train_goal), _alone)
@@ -66,6 +69,8 @@ def trainer_of(run: Run) -> Trainer:
         return DECIDED
     if run.method in MODELLED_METHODS:
         return MODELLED
+    if run.method in RIVAL_METHODS:
+        return RIVALS
     if run.method.startswith(GOAL):
         return GOALS
     if run.network == "unet":

@@ -213,44 +213,11 @@ def _half_prior(name: str, problem: Problem) -> Method:
     return _aligned(name, problem, problem.counts.log() / 2)
 
 
-def _unadjusted(name: str, problem: Problem) -> Method:
-    """Leave the offsets out."""
-    return _aligned(name, problem, torch.zeros_like(problem.counts))
-
-
-def _by_batch(name: str, problem: Problem) -> Method:
-    """Leave the running statistics out."""
-    return _aligned(name, problem, momentum=1.0)
-
-
-def _unanchored(name: str, problem: Problem) -> Method:
-    """Leave cross-entropy out, and with it its offsets."""
-    target = problem.metric(name)
-    loss = losses.MetricLoss(target, momentum=0.1, ranks="own", task="multiclass")
-    return Method(loss, False, target)
-
-
-def _unaligned(name: str, problem: Problem) -> Method:
-    """Leave the metric out: cross-entropy with the metric's offsets."""
-    return _aligned(name, problem, metric_weight=0.0)
-
-
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
-OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted")  # in the suite
-OURS = "aligned"
-# The metrics that the suite trains our recipe for, by the end of a method's name.
+# The suite: its opponents, ours and EAST's, the two of which have a training for each metric.
+OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted", "soft_f1")
+OURS, EAST = FOLLOWING, "east"
 GOALS = {"f1": "f1", "mcc": METRICS["mcc"]} | {name: name for name in ("balanced_accuracy", "f2")}
-UNAVERAGED = "unaveraged"  # our loss, trained without an average of weights (`recipe.ema_decay`)
-# Our recipe and others like it, by the beginning of a method's name: (metric, problem) -> method.
-VARIANTS: dict[str, Callable[[str, Problem], Method]] = {
-    OURS: _aligned,
-    UNAVERAGED: _aligned,
-    "aligned_by_batch": _by_batch,
-    "anchored": _half_prior,
-    "unadjusted": _unadjusted,
-    "unanchored": _unanchored,
-    "unaligned": _unaligned,
-}
 METHODS: dict[str, Callable[[Problem], Method]] = {
     "cross_entropy": _plain(_cross_entropy),
     "balanced_cross_entropy": _plain(_balanced_cross_entropy),
@@ -265,7 +232,7 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
     "soft_f1": partial(_soft, 1.0),
     **{f"macro_soft_{beta:g}": partial(_soft, beta) for beta in SURF_BETAS},
     **{f"balanced_macro_soft_{beta:g}": partial(_balanced_soft, beta) for beta in SURF_BETAS},
-    **{f"east_{short}": partial(_east, name) for short, name in METRICS.items()},
+    **{f"{EAST}_{short}": partial(_east, name) for short, name in (METRICS | GOALS).items()},
     "mcfbeta_f1": partial(_east, "f1", annealed=False),
     "east_f1_fixed": _east_fixed,
     **{
@@ -286,12 +253,10 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
     "btg_f3": partial(_btg, "f3", "linear"),
     **{f"surf_{beta:g}": partial(_surf, beta, 0.0) for beta in SURF_BETAS},
     "surf_general_1": partial(_surf, 1.0, ROBUST),
-    "anchored_accuracy": partial(_half_prior, "accuracy"),
     **{
-        f"{prefix}_{goal}": partial(variant, name)
-        for prefix, variant in VARIANTS.items()
-        for goal, name in GOALS.items()
+        f"anchored_{short}": partial(_half_prior, name) for short, name in (METRICS | GOALS).items()
     },
+    **{f"aligned_{goal}": partial(_aligned, name) for goal, name in GOALS.items()},
     **{f"{FOLLOWING}_{goal}": partial(_following, f"{FOLLOWING}_{goal}") for goal in GOALS},
 }
 

@@ -1,10 +1,10 @@
 """Networks for tables of features, trained as by `AlignedClassifier`, for the suite.
 
 All methods have the estimator's trainer, and those of one split train as one stack (`many`). One
-training of an opponent serves all metrics; our recipe has a training for each metric. Because one
-training serves several metrics, none of them may end it early: every training goes through the
-whole cosine schedule (patience None), and the best epoch by each metric is kept. `tailed` trains
-images in the same way.
+training of an opponent serves all metrics; our recipe and EAST have a training for each metric.
+Because one training serves several metrics, none of them may end it early: every training goes
+through the whole cosine schedule (patience None), and the best epoch by each metric is kept.
+`tailed` trains images in the same way.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
-from evalign.decisions import Decision
 from evalign.estimators import AlignedClassifier
 from evalign.estimators.network import wanted
 from evalign.training import Settings
@@ -26,17 +25,15 @@ from evalign.training.settings import usual_batch_size
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers import stacks
-from evalign_study.trainers.decisions import DECISIONS, Pick, decide
-from evalign_study.trainers.following import FOLLOWING
+from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.many import METRIC, Member, Trained, fit_many
 from evalign_study.trainers.methods import (
     GOALS,
     NETWORKS,
     OPPONENTS,
-    OURS,
-    UNAVERAGED,
     Method,
     Problem,
+    cooling,
     make,
 )
 from evalign_study.trainers.picks import finite
@@ -45,13 +42,13 @@ from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, rows_
 
 # The defaults of the estimator, and of it with this network; `Settings` has the others.
 TRAINER, USUAL = AlignedClassifier(network="mlp"), wanted("mlp")
-UNLABELLED: tuple[Decision, ...] = ("argmax", "expected")  # decisions that need no labels
+RATE = 0.9  # EAST's cooling (EAST 4.3)
 WITHOUT_PRIOR = ("logit_adjusted", "balanced_cross_entropy")  # in the logits of these opponents
 MOST_WRITTEN = 20  # classes; for more of them, matrices would take up most of a file of records
 
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
-    """Group runs that train together: those of one split of a data set, with one `ema_decay`."""
+    """Group runs that train together: those of one split of a data set."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
         found.setdefault(_shared(run), []).append(run)
@@ -59,12 +56,7 @@ def units(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _shared(run: Run) -> tuple[Any, ...]:
-    return run.dataset, run.variant, run.split_seed, run.epochs, run.imbalance, ema_decay(run)
-
-
-def ema_decay(run: Run) -> float | None:
-    """Return the decay of the average of weights; None for the runs that leave averaging out."""
-    return None if run.method.startswith(UNAVERAGED) else TRAINER.ema_decay
+    return run.dataset, run.variant, run.split_seed, run.epochs, run.imbalance
 
 
 def metrics(problem: Problem) -> list[str]:
@@ -84,7 +76,7 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
     """
     first = runs[0]
     alike = len({_shared(run) for run in runs}) == 1
-    allowed = "be of one split of one data set, and share epochs and ema_decay"
+    allowed = "be of one split of one data set, and share epochs"
     require(alike, "train", "runs", allowed, f"{len(runs)} runs that do not")
     prepared = rows_of(first)
     names = dict.fromkeys(run.method for run in runs)
@@ -106,7 +98,13 @@ def _train_stack(
         fitted = fit_many(
             build,
             [
-                Member(methods[run.method].loss, run.learning_rate, run.seed, run.dropout)
+                Member(
+                    methods[run.method].loss,
+                    run.learning_rate,
+                    run.seed,
+                    run.dropout,
+                    cooling(RATE, None) if methods[run.method].annealed else None,
+                )
                 for run in runs
             ],
             *rows.training,
@@ -116,7 +114,7 @@ def _train_stack(
                 epochs=runs[0].epochs,
                 batch_size=batch_size,
                 weight_decay=USUAL.weight_decay,
-                ema_decay=ema_decay(runs[0]),
+                ema_decay=TRAINER.ema_decay,
                 patience=None,
                 watch="loss",
             ),
@@ -155,14 +153,10 @@ def decided_as(name: str, method: Method, counts: Tensor) -> dict[str, Any]:
 
     Logit adjustment and weights by inverse frequency take the whole prior out of the logits: argmax
     is taken of these logits, as published, and the prior is added back for their probabilities.
-    Variants that leave out a part of our recipe are compared by the rules that need no labels.
     """
     given = counts.clamp(min=1).log() if name in WITHOUT_PRIOR else method.offsets
-    whole = name in (*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS))
-    whole = whole or name.startswith(FOLLOWING)
     return {
         "offsets": given if isinstance(given, Tensor) else None,
-        "decisions": DECISIONS if whole else UNLABELLED,
         "matrix": len(counts) <= MOST_WRITTEN,
     }
 

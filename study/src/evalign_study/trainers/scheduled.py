@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from evalign.training import Settings
+from evalign.training.averaging import offsets_of, set_offsets
 from evalign_study.records.run import Run
 from evalign_study.trainers.crops import Stored
 from evalign_study.trainers.images import Learner
@@ -58,6 +59,14 @@ class ScheduledLearner(Learner[Stored], ABC):
     def offsets(self) -> Tensor | None:
         """The offsets of the loss, averaged as the weights are; None if they do not change."""
         return self.averaged
+
+    def loss_of(self, logits: Tensor, target: Tensor) -> float:
+        """Compute the loss with the averaged offsets, as `fit` does."""
+        current = copy.deepcopy(offsets_of(self.loss))
+        set_offsets(self.averaged, self.loss)
+        value = super().loss_of(logits, target)
+        set_offsets(current, self.loss)
+        return value
 
     def _draw(self) -> None:
         """Draw what the step needs, before it."""
