@@ -89,7 +89,9 @@ def test_examples_run(path, tmp_path, monkeypatch, capsys):
 
 def test_installation_is_told_in_one_way():
     told = [page.read_text(encoding="utf-8") for page in (README, ROOT / "docs" / "index.md")]
-    readme, index = (re.search(r"^## Install\n(.*?)^## ", x, re.DOTALL | re.M)[1] for x in told)
+    readme, index = (
+        re.search(r"^## Install\n(.*?)\n*(^## |\Z)", x, re.DOTALL | re.M)[1] for x in told
+    )
     assert readme == index
 
 

@@ -1,5 +1,7 @@
 """`evalign demo`: what a rule, a loss and a constraint do on one problem of scikit-learn."""
 
+from typing import Any
+
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -7,10 +9,11 @@ from sklearn.model_selection import train_test_split
 
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Split the handwritten digits, and thin those of training to a long tail, 130 to 7 rows."""
-    X, y = load_digits(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(
-        X / 16, y, test_size=0.5, stratify=y, random_state=0
+    digits: Any = load_digits()
+    parts = train_test_split(
+        digits.data / 16, digits.target, test_size=0.5, stratify=digits.target, random_state=0
     )
+    X_train, X_test, y_train, y_test = map(np.asarray, parts)
     order = np.random.default_rng(0).permutation(len(y_train))
     counts = np.geomspace(80, 7, 10).astype(int)
     kept = [order[y_train[order] == digit][:count] for digit, count in enumerate(counts)]

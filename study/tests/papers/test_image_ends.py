@@ -128,7 +128,7 @@ def test_all_ended_by_themselves(trained):
 def test_what_the_text_says_of_the_table(ends, committed):
     strictly = (STRICT, "tuned")
     f1, entropy = (list(of(ends, name).values()) for name in ("east_f1", "cross_entropy"))
-    before = mean(at_sixty(ends, "east_f1", "east_f1", committed))
+    sixty = mean(at_sixty(ends, "east_f1", "east_f1", committed))
     epochs = [record["epochs"] for record in f1]
     best, tuned = (mean(entropy, STRICT, decision) for decision in ("argmax", "tuned"))
     for text in (
@@ -136,7 +136,7 @@ def test_what_the_text_says_of_the_table(ends, committed):
         f"and {difference(ends, 'east_f1', 'cross_entropy', *strictly)} strictly",
         f"against Dice it is {difference(ends, 'east_f1', 'dice')}",
         f"{difference(ends, 'mcfbeta_f1', 'east_f1')} against the cooled one",
-        rf"{min(epochs)} to {max(epochs)} epochs the mean of F1\* grows from {before} to {mean(f1)}",
+        rf"{min(epochs)} to {max(epochs)} epochs the mean of F1\* grows from {sixty} to {mean(f1)}",
         f"Cross-entropy reaches {mean(entropy)} as in the paper, and {best} if its epoch",
         f"; a tuned decision adds {float(tuned) - float(best):.3f}.",
         f"Cross-entropy has {mean(entropy)}, Dice {mean(of(ends, 'dice').values())}.",
