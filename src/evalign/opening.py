@@ -3,9 +3,9 @@
 import os
 from importlib import import_module
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
-from zipfile import Path as InZip
-from zipfile import is_zipfile
+from zipfile import ZipFile, is_zipfile
 
 import torch
 
@@ -47,13 +47,28 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
         state = read_json(path, RULE)
         with reading(path):
             return DecisionRule.from_state_dict(state["rule"])
-    if path.is_file() and InZip(path, "archive/data.pkl").exists():  # as Lightning saves by torch
-        with reading(path):
-            state = torch.load(path, "cpu", weights_only=True, mmap=True)
-            if "rule" not in state:
-                raise nothing(path, "a checkpoint without a rule, which a validation leaves")
-            return DecisionRule.from_state_dict(state["rule"])
+    if path.is_file() and of_torch(path):
+        return rule_of_checkpoint(path)
     kind = kind_of(path)
     if kind not in OPENED:
         raise nothing(path, f"a {kind} is no model")
     return OPENED[kind].load(path, **arguments)
+
+
+def of_torch(path: Path) -> bool:
+    """Whether torch wrote the archive."""
+    with reading(path), ZipFile(path) as archive:
+        return any(name.endswith("/data.pkl") for name in archive.namelist())
+
+
+def rule_of_checkpoint(path: Path) -> DecisionRule:
+    """The rule in a checkpoint that Lightning wrote with torch, without running code from there."""
+    with reading(path):
+        try:
+            state = torch.load(path, "cpu", weights_only=True, mmap=True)
+        except UnpicklingError as error:
+            why = "more than weights and plain values: open it with load_from_checkpoint"
+            raise nothing(path, why) from error
+        if "rule" not in state:
+            raise nothing(path, "a checkpoint without a rule, which a validation leaves")
+        return DecisionRule.from_state_dict(state["rule"])

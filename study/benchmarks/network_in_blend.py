@@ -25,6 +25,9 @@ Run with two cores for each process, on a CPU and then on the GPU, whose process
     python study/benchmarks/network_in_blend.py --out OUT.jsonl --jobs 16 --threads 1 --minutes 9
     python study/benchmarks/network_in_blend.py --out OUT.jsonl --summary
 
+With a GPU the seconds are of processes that share it: the third point takes those of a few tables
+alone, in another file (--jobs 1 --sets yeast annthyroid adult --splits 0).
+
 Each cell (table, size, split) is a line when it ends, and what the file has is not run again. The
 splits come one after the other, so that a run that is stopped has all tables of the first ones. For
 a machine without these packages and data, copied from a folder DATA and from site-packages, SITE:

@@ -185,6 +185,9 @@ def test_a_checkpoint_is_served_without_lightning(tmp_path):
     trainer.save_checkpoint(path)
     with pytest.raises(StoreError, match=r"a checkpoint without a rule, which a validation leaves"):
         evalign.load(path)
+    torch.save({"rule": Confusion}, other := tmp_path / "other.ckpt")
+    with pytest.raises(StoreError, match=r"more than weights .* with load_from_checkpoint"):
+        evalign.load(other)
     trainer.validate(fitted, loader(24, seed=1), verbose=False)
     trainer.save_checkpoint(path)
     torch.save(x, tmp_path / "x.pt")

@@ -33,6 +33,6 @@ def test_runs_of_images():
     assert len(found) == 4 * 3 * len(methods)
     sets = {(run.dataset, run.imbalance) for run in found}
     assert sets == {(name, ratio) for name in ("cifar10", "fashion_mnist") for ratio in (10, 100)}
-    assert {(run.network, run.variant, run.epochs) for run in found} == {("resnet18", "sound", 60)}
+    assert {(run.network, run.variant, run.epochs) for run in found} == {("resnet18", "sound", 40)}
     for name, _ in sets:
         assert len(data.card(name).classes) == 10

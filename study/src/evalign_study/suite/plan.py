@@ -41,7 +41,7 @@ EPOCHS = {"creditcard": 30}  # it has many rows; the others have the trainer's n
 # Data sets of images, with the ratio of the first class's rows to the last one's.
 IMAGE_SETS = tuple((name, ratio) for name in ("cifar10", "fashion_mnist") for ratio in (10, 100))
 IMAGE_SPLITS = range(3)
-IMAGE_NETWORK, IMAGE_EPOCHS = "resnet18", 60
+IMAGE_NETWORK, IMAGE_EPOCHS = "resnet18", 40
 
 # A quick look takes small sets of two classes, for which rules are fitted fast.
 QUICK_SETS, QUICK_EPOCHS = ("cardiotocography", "waveform"), 2

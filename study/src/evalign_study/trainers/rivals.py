@@ -60,8 +60,9 @@ def _autogluon(rows: SplitRows, metric: str, preset: str) -> tuple[np.ndarray, d
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.savez(folder / "rows.npz", X=rows.X, y=rows.y, X_test=rows.X_test)
-        # -I: nothing of our environment is seen there.
+        # It and its workers see nothing of our environment.
         command = [os.environ[PYTHON], "-I", str(FIT), name, preset, metric, str(TIME)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=name)
+        how: dict[str, Any] = {"env": os.environ | {"PYTHONPATH": ""}, "cwd": name}
+        done = subprocess.run(command, capture_output=True, text=True, **how)
         require(done.returncode == 0, "AutoGluon", "a fit", "end well", done.stderr[-1000:])
         return np.load(folder / "labels.npy"), json.loads((folder / "told.json").read_text())
