@@ -150,10 +150,11 @@ def blend(
     tried: dict[str, Any], test: dict[str, np.ndarray], settings: Any, names: Sequence[str]
 ) -> tuple[np.ndarray, dict[str, float]]:
     """The labels of the test rows by some of the models, and their weights."""
-    from evalign.estimators.choice import likeliest, mean_out_of_fold
+    from evalign.estimators.choice import likeliest, weighted_mean
 
-    weights = likeliest({name: tried[name].oof for name in names})
-    rule = settings.rule(mean_out_of_fold(tried, weights))
+    several = {name: tried[name].oof for name in names}
+    weights = likeliest(several)
+    rule = settings.rule(weighted_mean(several, weights))
     mean = np.average([test[name] for name in weights], 0, weights=list(weights.values()))
     return rule(probabilities=mean), weights
 

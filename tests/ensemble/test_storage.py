@@ -119,9 +119,9 @@ def test_own_models_of_frames_are_saved_with_their_encoder(tmp_path):
         ("arguments", 3),
         ("fitted.trained", {}),
         ("fitted.trained", 3),
-        ("fitted.trained.linear", [False, False, []]),
+        ("fitted.trained.linear", [False, []]),
         ("fitted.trained.linear.0", True),
-        ("fitted.trained.linear.2", [3]),
+        ("fitted.trained.linear.1", [3]),
         ("fitted.weights_", {"nosuch": 1.0}),
         ("fitted.weights_", {"linear": -1.0}),
         ("fitted.weights_", {}),
@@ -145,6 +145,6 @@ def test_a_forged_state_is_refused_in_one_line(saved, tmp_path, where, value):
 
 def test_models_of_other_classes_are_refused(saved, tmp_path):
     path = shutil.copy(saved, tmp_path / "ensemble")
-    put(path, "+.fitted.trained.forest of mine.2.0.+.classes_", {"$labels": ["x"], "dtype": "<U1"})
+    put(path, "+.fitted.trained.forest of mine.1.0.+.classes_", {"$labels": ["x"], "dtype": "<U1"})
     with pytest.raises(StoreError, match="cannot be opened"):
         AlignedEnsemble.load(path)

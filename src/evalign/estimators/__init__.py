@@ -4,9 +4,9 @@ Inputs become out-of-fold scores, these become a rule, and both are kept and sav
 `out_of_fold` splits, trains and scores any classifier, `evidence` fits rules fold by fold,
 `targets` reads labels, weights and groups.
 
-- `decision_cv`: the spine around one classifier; `plot` shows its rule.
+- `decision_cv`: the spine around one classifier.
 - `ensemble`: around several. `candidates` builds them, `forms` gives them the rows, `trials` trains
-  them in time, `choice` chooses or blends, `judge` scores all of them. `compare` repeats this.
+  them in time, `choice` blends them, `judge` scores all of them. `compare` repeats this.
 - `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`, `recipes`,
   `arguments`, `progress`) to `export`.
 

@@ -1,7 +1,6 @@
-"""`AlignedEnsemble`: the best of several models for a metric, or their weighted mean."""
+"""`AlignedEnsemble`: the weighted mean of several models, decided for a metric."""
 
 import copy
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +15,8 @@ from evalign.core.checks import require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
-from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
-from evalign.estimators.choice import ChosenModels, choose
+from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
+from evalign.estimators.choice import Blend, blend
 from evalign.estimators.forms import read_rows, read_table
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
@@ -31,15 +30,15 @@ from evalign.training import TrainingWarning
 
 
 class Tried(NamedTuple):
-    """Candidates that were tried on one set of folds, and what was chosen of them."""
+    """Candidates that were tried on one set of folds, and their blend."""
 
     targets: Targets
     features: Features
     trials: Trials
-    choice: ChosenModels
+    blend: Blend
 
 
-def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+def results(runs: Sequence[Tried]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """`cv_results_` and `gain_` of the same rows, of the mean scores of all runs.
 
     A candidate that was left out of one run is left out.
@@ -55,12 +54,12 @@ def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict
     def repeated(labels: list[Labels]) -> Labels:
         return {way: np.stack([one[way] for one in labels]) for way in labels[0]}
 
-    labels = {name: repeated([tried[name].found.labels for tried in each]) for name in names}
-    own = repeated([run.choice.labels for run in runs])
-    weights = [[run.choice.weights.get(name, 0.0) for name in names] for run in runs]
+    labels = {name: repeated([tried[name].labels for tried in each]) for name in names}
+    own = repeated([run.blend.labels for run in runs])
+    weights = [[run.blend.weights.get(name, 0.0) for name in names] for run in runs]
     seconds = [[tried[name].seconds for name in names] for tried in each]
     table: dict[str, list[Any]] = {
-        "candidate": [*names, how],
+        "candidate": [*names, BLEND],
         "weight": [*np.mean(weights, 0).tolist(), 1.0],
         "seconds": [*np.mean(seconds, 0).tolist(), np.nan],
         **judge.table(labels, own),
@@ -69,7 +68,7 @@ def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict
 
 
 class AlignedEnsemble(Aligned):
-    """The best of several models for a table, or their weighted mean, with a decision rule.
+    """The weighted mean of several models for a table, with a decision rule.
 
     All candidates are cross-validated on the same folds, and a decision rule (`fit_decision`) is
     fitted to the out-of-fold probabilities. The models of the folds are kept, and `predict` takes
@@ -80,12 +79,8 @@ class AlignedEnsemble(Aligned):
             function of a `Confusion`. Names without an average ("f1") are for two classes.
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
-            boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
-            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed;
-            an ensemble with them is kept by joblib, not by `save`.
-        choose: "blend" for the mean of the candidates' probabilities, with the weights that
-            maximise the likelihood of the held-out labels; "auto" for the candidate with the best
-            metric.
+            boosting, "forest" extra trees, "linear" logistic regression of scaled columns. Their
+            weights in the mean maximise the likelihood of the held-out labels.
         cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
             folds up to 5,000 rows, 3 up to 20,000, and a single held-out fifth beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
@@ -110,8 +105,9 @@ class AlignedEnsemble(Aligned):
             `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
             negated) of labels by rules that were fitted to the other folds, "argmax_score" that of
             the most probable labels, and "gain" how far the ensemble is ahead of the candidate with
-            its rule. The suffixes "_low" and "_high" are 95% intervals for other rows (a paired
-            bootstrap). For each fold, the ensemble is chosen anew on the other folds.
+            its rule. The suffixes "_low" and "_high" are 95% intervals for other rows and trainings
+            (a paired bootstrap, widened as by Nadeau and Bengio). For each fold, the weights and
+            the rule are found anew on the other folds.
         gain_: how far the ensemble is ahead of "against", the candidate with the best
             "argmax_score" (with a constraint, which argmax ignores, the best "rule_score"):
             "value", "low" and "high". That candidate, unlike the ensemble, is chosen on the very
@@ -146,7 +142,6 @@ class AlignedEnsemble(Aligned):
         metric: str | MetricFunction = "f1_macro",
         *,
         candidates: Sequence[Any] = DEFAULT,
-        choose: str = BLEND,
         cv: Any = None,
         decision: str = "tuned",
         constraint: str | None = None,
@@ -159,7 +154,6 @@ class AlignedEnsemble(Aligned):
     ) -> None:
         self.metric = metric
         self.candidates = candidates
-        self.choose = choose
         self.cv = cv
         self.decision = decision
         self.constraint = constraint
@@ -179,9 +173,8 @@ class AlignedEnsemble(Aligned):
         *,
         groups: Any = None,
         constraint_groups: Any = None,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Train the candidates, choose or blend them, and fit the rule.
+        """Train the candidates, blend them, and fit the rule.
 
         Args:
             X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees the original
@@ -192,14 +185,12 @@ class AlignedEnsemble(Aligned):
                 are left out; a class that has no others stays in `classes_`, with probability 0.
             groups: a value per row; the rows of a group stay together in the folds.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
-            checkpoint: a folder for the checkpoints of networks, from which the same call resumes,
-                see `AlignedClassifier.fit`.
         """
-        tried = self._try(X, y, sample_weight, groups, constraint_groups, checkpoint)
-        targets, features, trials, choice = tried
+        tried = self._try(X, y, sample_weight, groups, constraint_groups)
+        targets, features, trials, found = tried
         self._targets, self.features_, self._trained = targets, features, trials.trained
-        self.weights_, self.rule_, self.rules_ = choice.weights, choice.rule, trials.rules
-        self.cv_results_, self.gain_ = results([tried], self.choose)
+        self.weights_, self.rule_, self.rules_ = found.weights, found.rule, trials.rules
+        self.cv_results_, self.gain_ = results([tried])
         self.left_out_ = trials.left_out
         return self
 
@@ -234,12 +225,9 @@ class AlignedEnsemble(Aligned):
         sample_weight: Any = None,
         groups: Any = None,
         constraint_groups: Any = None,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Tried:
-        """Train the candidates, and choose among them."""
+        """Train the candidates, and blend them."""
         start = time.monotonic()
-        known = self.choose in (BLEND, AUTO)
-        require(known, OWNER, "choose", f"be {BLEND} or {AUTO}", repr(self.choose))
         check_folds(OWNER, self.cv, None)
         limit = self.time_limit
         ok = isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
@@ -268,13 +256,11 @@ class AlignedEnsemble(Aligned):
                 deadline=deadline,
                 n_jobs=self.n_jobs,
                 seed=seed,
-                checkpoint=checkpoint,
                 tell=tell,
             )
         if doubt := settings.doubt(trials.judge.rows):
             warn(doubt, TrainingWarning)
-        choice = choose(trials.tried, self.choose, settings, trials.judge)
-        return Tried(targets, features, trials, choice)
+        return Tried(targets, features, trials, blend(trials.tried, settings))
 
     def _scores(self, X: Any) -> dict[str, np.ndarray]:
         rows, classes = read_rows(self, X, self.features_), self._targets.ordered

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 from scipy import sparse
+from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.core.metrics import Metric
@@ -14,7 +15,7 @@ from evalign.estimators.rows import learn_features
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights
 from evalign.tables.features import Features, Given, read
 from evalign.tables.labels import label_array
-from evalign.tables.values import TypedTable, take_rows, within_float32
+from evalign.tables.values import within_float32
 
 
 class TableForms(NamedTuple):
@@ -22,18 +23,15 @@ class TableForms(NamedTuple):
 
     Args:
         given: as they came.
-        typed: columns that are learnt from. The kind of a column is found from all rows, so that a
-            network does not judge it by the rows of its fold.
         matrix: the same as numbers, within the range of float32.
     """
 
     given: Any
-    typed: Any
     matrix: np.ndarray
 
     def take(self, rows: np.ndarray) -> "TableForms":
         """Some of the rows, by their numbers."""
-        return TableForms(*(take_rows(form, rows) for form in self))
+        return TableForms(_safe_indexing(self.given, rows), self.matrix[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +99,8 @@ def _forms(X: Any, given: Given, features: Features, *, warn: bool = False) -> T
     matrix = matrix.toarray() if sparse.issparse(matrix) else matrix
     numbers = within_float32(matrix)
     if not features.named:
-        return TableForms(matrix, matrix, numbers)
+        return TableForms(matrix, numbers)
     # In the order of fit, by which a candidate may go. A column that is left out may be absent.
     frame = nw.from_native(X, eager_only=True)
     frame = frame.select([name for name in features.given if name in frame.columns])
-    assert isinstance(given, TypedTable)  # as a frame with names is read
-    return TableForms(frame.to_native(), features.judged(OWNER, given), numbers)
+    return TableForms(frame.to_native(), numbers)

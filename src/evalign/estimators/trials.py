@@ -1,16 +1,14 @@
 """Cross-validate all candidates on the same folds, within the time limit, and fit their rules."""
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Integral
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
@@ -20,13 +18,12 @@ from evalign.core.constraints import Infeasible
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
-from evalign.estimators import out_of_fold
 from evalign.estimators.candidates import OWNER, SECONDS, CandidateModel
 from evalign.estimators.choice import Trial
+from evalign.estimators.classifier import AlignedClassifier
 from evalign.estimators.evidence import RuleSettings, cross_fit
 from evalign.estimators.forms import LabelledTable, TableForms
 from evalign.estimators.judge import Judge
-from evalign.estimators.network import chosen, find_device
 from evalign.estimators.out_of_fold import (
     OutOfFoldScores,
     Split,
@@ -34,9 +31,9 @@ from evalign.estimators.out_of_fold import (
     fit_arguments,
     row_numbers,
     splits,
+    trained,
 )
 from evalign.estimators.progress import Remaining, Tell
-from evalign.tables.values import take_rows
 from evalign.training import TrainingWarning, holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
@@ -46,9 +43,6 @@ PROBES = (2_000, 8_000)
 # Rows up to which one thread is enough. Threads of boosted trees mostly wait for each other, and
 # wait busily: on two busy cores two take 43 s for 100,000 rows, and one 4 s.
 ONE_THREAD = 100_000
-# Rows of a fold from which a network may choose its best epoch on it. On noise labels it then seems
-# to have a mean MCC of 0.06, and with fewer rows more.
-LARGE_FOLD = 200
 FLOAT32 = 1e-4  # by which a sum of many float32 probabilities may differ from 1
 
 
@@ -64,16 +58,15 @@ def require_time(deadline: float, seconds: float, why: str) -> None:
 
 
 class TrainedModels(NamedTuple):
-    """A candidate with the models of all folds: `own` and `network` as in `CandidateModel`."""
+    """A candidate with the models of all folds; `own` as in `CandidateModel`."""
 
     name: str
     own: bool
-    network: bool
     models: list[Any]
 
     def rows(self, forms: TableForms) -> Any:
         """The form that it reads."""
-        return forms.typed if self.network else forms.given if self.own else forms.matrix
+        return forms.given if self.own else forms.matrix
 
     def probabilities(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
         """The probabilities (n, C) of one of its models, for rows in the form that it reads.
@@ -82,8 +75,7 @@ class TrainedModels(NamedTuple):
         """
         known = classes if self.own else np.arange(len(classes))
         how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
-        with threads(_num_samples(rows), self.network):
-            values = class_scores(model, rows, "predict_proba", known, **how)
+        values = class_scores(model, rows, "predict_proba", known, **how)
         ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
         ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
         allowed = "give each row probabilities, with a sum of 1"
@@ -93,7 +85,8 @@ class TrainedModels(NamedTuple):
     def mean(self, forms: TableForms, classes: np.ndarray) -> np.ndarray:
         """The mean probabilities of its models."""
         seen = self.rows(forms)
-        return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
+        with threads(self.models[0], _num_samples(seen)):
+            return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
 
     def out_of_fold(
         self, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
@@ -101,7 +94,7 @@ class TrainedModels(NamedTuple):
         """The probabilities of the rows that each model has not seen."""
         seen = self.rows(table.rows)
         values = [
-            self.probabilities(model, take_rows(seen, rows), classes)
+            self.probabilities(model, _safe_indexing(seen, rows), classes)
             for model, (_, rows) in zip(self.models, parts, strict=True)
         ]
         return OutOfFoldScores.gathered(
@@ -161,7 +154,6 @@ def run_trials(
     deadline: float,
     n_jobs: int | None,
     seed: int,
-    checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
 ) -> Trials:
     """Train all candidates that the time allows, the first in any case, and fit their rules.
@@ -171,7 +163,7 @@ def run_trials(
     """
     ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
     require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
-    trained: dict[str, TrainedModels] = {}
+    kept: dict[str, TrainedModels] = {}
     tried: dict[str, Trial] = {}
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
@@ -181,11 +173,13 @@ def run_trials(
     for candidate in candidates:
         name, start = candidate.name, time.monotonic()
         told.begin(f"{name}: training")
+        limited = threads(candidate.estimator, len(table.codes))
         try:
-            how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": told}
-            models = train(candidate, table, parts, deadline if tried else np.inf, **how)
-            seconds = time.monotonic() - start
-            oof = models.out_of_fold(table, classes, parts, seed)
+            with limited, config_context(enable_metadata_routing=False):
+                until = deadline if tried else np.inf
+                models = train(candidate, table, parts, until, n_jobs, told)
+                seconds = time.monotonic() - start
+                oof = models.out_of_fold(table, classes, parts, seed)
         except OutOfTime as error:
             left_out[name] = str(error)
             told(f"{name}: left out: {error}")
@@ -195,8 +189,8 @@ def run_trials(
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
         groups = None if table.groups is None else table.groups[oof.row]
-        constrained = settings.constraint is not None
-        judge = judge or Judge(metric, oof, len(classes), groups, seed, constrained)
+        rest = len(parts[0][0]), settings.constraint is not None
+        judge = judge or Judge(metric, oof, len(classes), groups, seed, *rest)
         found = cross_fit(oof, settings)
         with_rule, argmax = (judge.score(given) for given in found.labels.values())
         try:
@@ -206,14 +200,14 @@ def run_trials(
             left_out[name] = str(error)
             told(f"{name}: left out, as it does not meet the constraint")
             continue
-        trained[name], tried[name] = models, Trial(oof, found, seconds)
+        kept[name], tried[name] = models, Trial(oof, found.labels, seconds)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
         scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
         told(f"{name}: {metric.name} {scores}")
     if judge is None or not tried:
         assert failed is not None
         raise failed
-    return Trials(trained, tried, rules, left_out, judge)
+    return Trials(kept, tried, rules, left_out, judge)
 
 
 def train(
@@ -221,67 +215,40 @@ def train(
     table: LabelledTable,
     parts: list[Split],
     deadline: float,
-    *,
     n_jobs: int | None,
-    checkpoint: str | os.PathLike[str] | None,
     tell: Remaining,
 ) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
-    The first fold shows how long all take; then `n_jobs` are trained at once. `checkpoint` is a
-    folder for those of networks.
+    The first fold shows how long all take; then `n_jobs` are trained at once.
     """
-    name, network = candidate.name, candidate.estimator
-    models = TrainedModels(name, candidate.own, candidate.network, [])
-    X, y = models.rows(table.rows), table.y if candidate.own else table.codes
-    rows, others, number = parts[0][0], parts[1:], len(parts)
-    weights, lacking = fit_arguments(network, sample_weight=table.weight)
-    if lacking and np.ptp(cast(np.ndarray, table.weight)) > 0:
+    name, estimator, own = candidate
+    models = TrainedModels(name, own, [])
+    X, y = models.rows(table.rows), table.y if own else table.codes
+    given = {"sample_weight": table.weight, "groups": table.groups}
+    arguments, lacking = fit_arguments(estimator, **given)
+    if "sample_weight" in lacking and np.ptp(cast(np.ndarray, table.weight)) > 0:
         what = f"The candidate {name!r} of {OWNER} takes no sample_weight"
         warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
-
-    def work(fold: int, part: Split, alone: bool) -> tuple[Any, ...]:
-        rows, held = part
-        groups, estimator, more = table.groups, network, {}
-        if candidate.network:
-            if groups is not None and len(np.unique(groups[rows])) == 1:
-                groups = None  # it could hold none out
-            # A rule of its own would be fitted to the scores that it is to be judged by.
-            known = held[np.isin(y[held], y[rows])]
-            if network.decision == "argmax" and len(held) >= LARGE_FOLD and len(known):
-                weight = None if table.weight is None else table.weight[known]
-                more["validation_data"] = (take_rows(X, known), y[known], weight)
-            if checkpoint is not None:
-                more["checkpoint"] = Path(checkpoint) / f"{name}-{fold}"
-            if network.on_epoch is None and alone:
-                estimator: Any = clone(network)
-                said = f"{name}: fold {fold + 1} of {number}"
-                estimator.on_epoch = watch(deadline, 0 if fold else epochs * number, said, tell)
-        return estimator, X, y, rows, weights | fit_arguments(network, groups=groups)[0] | more
-
+    first, *others = (rows for rows, _ in parts)
+    number = len(parts)
     require_time(deadline, 0, "there was no time to begin")
-    epochs = 0
-    if candidate.network:
-        device = find_device(network.device)
-        epochs = chosen(network.get_params(deep=False), len(rows), device).epochs
-    elif deadline < np.inf and len(rows) > PROBES[-1]:
-        seconds = number * expected(*work(0, parts[0], False))
+    if deadline < np.inf and len(first) > PROBES[-1]:
+        seconds = number * expected(estimator, X, y, first, arguments)
         require_time(deadline, seconds, f"its training would take about {seconds:.0f} s")
     start = time.monotonic()
-    models.models.append(trained(*work(0, parts[0], True)))
+    models.models.append(trained(estimator, X, y, first, arguments))
     took = time.monotonic() - start
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
     require_time(deadline, seconds, f"the first of {number} folds took {took:.1f} s")
     tell(f"{name}: fold 1 of {number} took {took:.1f} s", own=seconds)
-    tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
+    tasks = (delayed(trained)(estimator, X, y, rows, arguments) for rows in others)
     for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
         models.models.append(model)
         done = len(models.models)
-        own = seconds * (number - done) / (number - 1)
-        tell(f"{name}: {done} of {number} folds done", passing=True, own=own)
-    for model in models.models if candidate.network else ():
-        model.on_epoch = network.on_epoch
+        own_seconds = seconds * (number - done) / (number - 1)
+        tell(f"{name}: {done} of {number} folds done", passing=True, own=own_seconds)
     return models
 
 
@@ -289,25 +256,6 @@ def guess(candidate: CandidateModel, table: LabelledTable, parts: list[Split]) -
     """The seconds that a candidate may take; one that the user gave is taken for a forest."""
     fixed, of_million = SECONDS["forest" if candidate.own else candidate.name]
     return len(parts) * (fixed + of_million * len(parts[0][0]) * table.rows.matrix.shape[1] / 1e6)
-
-
-def watch(
-    deadline: float, epochs: int, said: str, tell: Remaining
-) -> Callable[[dict[str, Any]], None]:
-    """Called after each epoch of a network, to stop it if the time does not suffice.
-
-    After the first epoch it must suffice for `epochs`, later for the next one, as training may stop
-    early.
-    """
-
-    def stop(record: dict[str, Any]) -> None:
-        epoch = record["epoch"]
-        own = record["seconds"] * max(epochs - epoch, 0)
-        tell(f"{said}, epoch {epoch}", passing=True, own=own)
-        seconds = record["seconds"] * (max(epochs - 1, 1) if epoch == 1 else 1)
-        require_time(deadline, seconds, f"its networks would take {seconds:.1f} s more")
-
-    return stop
 
 
 def expected(
@@ -329,17 +277,7 @@ def expected(
     return seconds[1] + slope * (len(rows) - many)
 
 
-def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]) -> Any:
-    """A copy of a classifier, trained on some of the rows.
-
-    Arguments are named as without scikit-learn's metadata routing, where a pipeline knows the steps
-    that take them.
-    """
-    limited = threads(len(rows), hasattr(estimator, "on_epoch"))
-    with limited, config_context(enable_metadata_routing=False):
-        return out_of_fold.trained(estimator, X, y, rows, arguments)
-
-
-def threads(rows: int, network: bool) -> Any:
-    """Limit the threads of compiled code, but for a network, which sets its own."""
-    return threadpool_limits(1 if rows <= ONE_THREAD and not network else None, "openmp")
+def threads(estimator: Any, rows: int) -> Any:
+    """Limit the threads of compiled code, but for a network."""
+    several = rows > ONE_THREAD or isinstance(estimator, AlignedClassifier)
+    return threadpool_limits(None if several else 1, "openmp")
