@@ -8,7 +8,7 @@ Inputs become out-of-fold scores, these become a rule, and both are kept and sav
 - `ensemble`: around several. `candidates` builds them, `forms` gives them the rows, `trials` trains
   them in time, `choice` blends them, `judge` scores all of them. `compare` repeats this.
 - `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`, `recipes`,
-  `arguments`, `progress`) to `export`.
+  `arguments`, `progress`) to `module`.
 
 May import `training`, `tables` and what is below them.
 """

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.arguments import check_arguments
-from evalign.estimators.export import export
 from evalign.estimators.fitting import train
+from evalign.estimators.module import RowsToLabels
 from evalign.estimators.network import BLOCK, blockwise, chosen, find_device, saved_network
 from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.estimators.rows import (
@@ -239,20 +239,16 @@ class AlignedClassifier(Aligned):
         check_is_fitted(self)
         return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]).numpy())
 
-    def export(self, path: str | os.PathLike[str]) -> None:
-        """Write an ONNX file, from raw rows to labels, with the decision rule inside.
+    def as_module(self) -> nn.Module:
+        """From rows of an array of numbers to labels and probabilities, as a module.
 
-        After an array, the input is "X" (n, n_features), float32. After a frame, each column is an
-        input (n, 1) by its name: numbers as float64 with NaN if missing, bools as 1, 0 or NaN,
-        categories as strings with "" if missing, dates as int64, microseconds since 1970 (numpy's
-        datetime64[us], NaT if missing). The outputs are "label" (n,), an index into the classes,
-        which are in the file's metadata as JSON, and "probability" and "score" (n, n_classes), in
-        their order (of two, the positive one last); if multilabel, "label" is 0 or 1,
-        (n, n_labels). A row with an infinity, which `predict` refuses, gets the label −1 and NaN
-        for the others. Needs `onnx` and `onnxscript`.
+        It compiles, and `torch.onnx.export` takes it; preprocessing, network and rule are inside.
+        Labels (n,) are indices into `rule_.classes`, probabilities (n, n_classes) are in their
+        order; if multilabel, labels are 0 or 1, (n, n_labels). Gaps are NaN. A row with an
+        infinity, which `predict` refuses, gets the label −1 and NaN for probabilities.
         """
         check_is_fitted(self)
-        export(path, self)
+        return RowsToLabels(self).eval()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy of a model that was trained on a GPU must be readable where there is none.
