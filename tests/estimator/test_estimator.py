@@ -323,7 +323,7 @@ def test_verbose_tells_of_epochs_on_standard_error(capsys):
     quick(epochs=2, verbose=1).fit(X, Y)
     out, err = capsys.readouterr()
     pattern = (
-        r"aligned: epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*(, about 1 s left)?"
+        r"aligned: epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*.*"
     )
     assert re.fullmatch(pattern, err.splitlines()[0])
     quick(epochs=1, verbose=1, recipe="cross_entropy").fit(X, Y)
