@@ -11,14 +11,13 @@ import torch
 from scipy import optimize
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, recall_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -276,18 +275,18 @@ def test_splits_are_of_the_rows_as_they_came(mask):
     assert clf.rule_.rows == 50
 
 
-def test_a_classifier_that_is_given_sees_the_frame_in_the_order_of_fit():
-    frame = pd.DataFrame(X, columns=list("abcd")).assign(constant=1)
-    by_name = make_column_transformer((StandardScaler(), ["a", "b"]))
-    by_place = FunctionTransformer(np.asarray)
-    own = [(str(i), make_pipeline(one, GaussianNB())) for i, one in enumerate((by_name, by_place))]
+def test_a_classifier_that_is_given_sees_numbers_and_codes():
+    colour = pd.Categorical(np.where(np.arange(len(Y)) % 2, "red", "blue"))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(constant=1, colour=colour)
+    own = ["linear", ("mine", Remembering())]
     with pytest.warns(DataWarning, match=r"'constant' \(constant\)"):
-        clf = ensemble(candidates=["linear", *own], cv=2, decision="argmax").fit(frame, NAMES)
-    assert clf.feature_names_in_.tolist() == [*"abcd", "constant"]
-    other = clf.predict_proba(frame[["constant", "d", "c", "b", "a"]])
+        clf = ensemble(candidates=own, cv=2, decision="argmax").fit(frame, NAMES)
+    (first, _) = clf.models_["mine"]
+    assert first.n_features_in_ == 6
+    assert first.classes_.tolist() == [0, 1]
+    assert clf.feature_names_in_.tolist() == [*"abcd", "constant", "colour"]
+    other = clf.predict_proba(frame[["constant", "colour", "d", "c", "b", "a"]])
     np.testing.assert_array_equal(other, clf.predict_proba(frame))
-    with pytest.raises(ValueError, match="X of AlignedEnsemble must be a frame"):
-        clf.predict(X)
 
 
 class Broken(ClassifierMixin, BaseEstimator):
@@ -337,16 +336,14 @@ def test_networks():
     assert list(clf.models_) == ["linear", "small"]
     clf = pickle.loads(pickle.dumps(clf))
     assert clf.predict(X).shape == Y.shape
-    (built,) = build(["network"], "f1", "aligned", 400, 0)
-    assert built.estimator.metric == "f1"
-    assert not built.own
+    assert build(["network"], "f1", "aligned", 400, 0)["network"].metric == "f1"
 
 
 def test_a_forest_of_many_rows_is_bounded():
-    (few,), (many,) = (build(["forest"], "f1", "aligned", rows, 0) for rows in (20_000, 20_001))
-    assert few.estimator.max_samples is None
-    assert many.estimator.max_samples == 20_000
-    assert many.estimator.bootstrap
+    few, many = (build(["forest"], "f1", "aligned", rows, 0)["forest"] for rows in (20_000, 20_001))
+    assert few.max_samples is None
+    assert many.max_samples == 20_000
+    assert many.bootstrap
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(100, 5), (300, 3), (400, 1)])

@@ -1,7 +1,7 @@
 """The models that an ensemble chooses from or blends."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sklearn.base import is_classifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
@@ -32,25 +32,10 @@ SECONDS = {
 NAMES = tuple(SECONDS)
 
 
-class CandidateModel(NamedTuple):
-    """A model to try.
-
-    Args:
-        name: its name in the results.
-        estimator: a scikit-learn classifier with `predict_proba`, not fitted.
-        own: whether the user gave it. It then sees the original rows and labels; named candidates
-            see a matrix of numbers and class codes, of two the positive one last.
-    """
-
-    name: str
-    estimator: Any
-    own: bool
-
-
 def build(
     given: Sequence[Any], metric: str | MetricFunction, recipe: str, rows: int, seed: int
-) -> list[CandidateModel]:
-    """The candidates for a table, the fast ones first.
+) -> dict[str, Any]:
+    """Classifiers with `predict_proba`, not fitted, by their names, the fast ones first.
 
     Args:
         given: names of `NAMES`, or pairs of a name and a classifier.
@@ -63,21 +48,21 @@ def build(
     some = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
     require(some, OWNER, "candidates", allowed, repr(given))
     made = [_made(one, allowed, metric, recipe, rows, seed) for one in given]
-    names = [candidate.name for candidate in made]
+    names = [name for name, _ in made]
     double = sorted({name for name in names if names.count(name) > 1})
     require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
     middle = NAMES.index("network") - 0.5  # of unknown speed
-    return sorted(made, key=lambda one: middle if one.own else NAMES.index(one.name))
+    return dict(sorted(made, key=lambda one: NAMES.index(one[0]) if one[0] in NAMES else middle))
 
 
 def _made(
     one: Any, allowed: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int
-) -> CandidateModel:
+) -> tuple[str, Any]:
     if isinstance(one, str):
         cure = nearest(one, NAMES)
         known = f"be some of {', '.join(NAMES)}"
         require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
-        return CandidateModel(one, _estimator(one, metric, recipe, rows, seed), own=False)
+        return one, _estimator(one, metric, recipe, rows, seed)
     pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
     require(pair, OWNER, "candidates", allowed, repr(one))
     name, estimator = one
@@ -87,7 +72,7 @@ def _made(
         wanted = "be classifiers with predict_proba"
         cure = "Put sklearn.calibration.CalibratedClassifierCV around it."
         raise TypeError(complaint(OWNER, "candidates", wanted, f"{name}: {estimator!r}", cure))
-    return CandidateModel(name, estimator, own=True)
+    return name, estimator
 
 
 def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int) -> Any:

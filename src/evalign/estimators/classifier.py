@@ -23,15 +23,13 @@ from evalign.estimators.rows import (
     HELD_OUT,
     OWNER,
     SMALL_CLASS,
-    LabelledRows,
     dense,
-    learn_features,
     network_input,
+    read_rows,
     read_validation,
 )
 from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.estimators.spine import Aligned, register, restored
-from evalign.estimators.targets import read_targets, row_groups, row_weights
 from evalign.tables.features import Features, read
 from evalign.training import History
 
@@ -182,28 +180,21 @@ class AlignedClassifier(Aligned):
         allowed = "be an integer with a checkpoint, which only the same seed can resume"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
         metric = resolve(self.metric, owner=OWNER)
-        y, targets, codes = read_targets(OWNER, y, metric, self.pos_label)
-        given = read(self, X, reset=True)
+        given = (X, y, sample_weight, groups, constraint_groups)
+        rows, targets, features = read_rows(OWNER, self, metric, *given)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        weight = row_weights(OWNER, sample_weight, len(codes))
-        groups = row_groups(OWNER, groups, len(codes))
-        constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
-        features, counted = learn_features(OWNER, given, y, weight)
-        weight = np.ones(len(codes)) if weight is None else weight
-        rows = LabelledRows(features.matrix(OWNER, given), codes, weight, constraint_groups)
-        rows, groups = rows.take(counted), None if groups is None else groups[counted]
         small = isinstance(self.network, str) and self.validation_fraction is None
         small = small and validation_data is None and rows.rarest < SMALL_CLASS
-        fold = rows.folds(groups, seed) if small else None
+        fold = rows.folds(seed) if small else None
         if validation_data is not None:
             training, validation = rows, read_validation(self, validation_data, features, targets)
         elif fold is not None:
             training = validation = rows
         else:
             fraction = self.validation_fraction or HELD_OUT
-            training, validation = rows.hold_out(fraction, groups, seed, targets.ordered)
+            training, validation = rows.hold_out(fraction, seed, targets.ordered)
         settings = self._settings(targets)
-        settings.check(OWNER, validation.groups)  # before training
+        settings.check(OWNER, validation.constraint_groups)  # before training
         network, scaler, history, logits, offsets = train(
             arguments,
             training,
@@ -223,7 +214,7 @@ class AlignedClassifier(Aligned):
             None if equal else validation.weight,
             number,
             number,
-            validation.groups,
+            validation.constraint_groups,
             offsets,
         )
         self.rule_, self._targets = settings.rule(oof), targets

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,16 +18,23 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
 from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
 from evalign.estimators.choice import Blend, blend
-from evalign.estimators.forms import read_rows, read_table
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
 from evalign.estimators.recipes import chosen_recipe
+from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, warn_of_lost
-from evalign.estimators.trials import TrainedModels, Trials, folds, run_trials
-from evalign.tables.features import Features
+from evalign.estimators.trials import Trials, folds, mean_probabilities, run_trials
+from evalign.tables.features import Features, read
+from evalign.tables.labels import label_array
+from evalign.tables.values import within_float32
 from evalign.training import TrainingWarning
+
+
+def as_numbers(matrix: Any) -> np.ndarray:
+    """The matrix as trees take it: dense, and within the range of float32."""
+    return within_float32(matrix.toarray() if sparse.issparse(matrix) else matrix)
 
 
 class Tried(NamedTuple):
@@ -78,6 +86,8 @@ class AlignedEnsemble(Aligned):
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
             function of a `Confusion`. Names without an average ("f1") are for two classes.
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
+            All see the columns as numbers (`FrameEncoder`), and class codes, of two the positive
+            one last.
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
             boosting, "forest" extra trees, "linear" logistic regression of scaled columns. Their
             weights in the mean maximise the likelihood of the held-out labels.
@@ -134,8 +144,8 @@ class AlignedEnsemble(Aligned):
     features_: Features
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _trained: dict[str, TrainedModels]
-    _kept = ("weights_", "rules_", "cv_results_", "gain_", "left_out_", "features_")
+    models_: dict[str, list[Any]]
+    _kept = ("models_", "weights_", "rules_", "cv_results_", "gain_", "left_out_", "features_")
 
     def __init__(
         self,
@@ -177,8 +187,7 @@ class AlignedEnsemble(Aligned):
         """Train the candidates, blend them, and fit the rule.
 
         Args:
-            X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees the original
-                frame, and later ones with columns in this order.
+            X: rows, as `AlignedClassifier` takes them.
             y: a label per row, numbers or strings.
             sample_weight: a weight per row, for the candidates that take one, the choice and the
                 rule. Only ratios count: candidates get weights with a mean of 1. Rows of weight 0
@@ -188,16 +197,11 @@ class AlignedEnsemble(Aligned):
         """
         tried = self._try(X, y, sample_weight, groups, constraint_groups)
         targets, features, trials, found = tried
-        self._targets, self.features_, self._trained = targets, features, trials.trained
+        self._targets, self.features_, self.models_ = targets, features, trials.models
         self.weights_, self.rule_, self.rules_ = found.weights, found.rule, trials.rules
         self.cv_results_, self.gain_ = results([tried])
         self.left_out_ = trials.left_out
         return self
-
-    @property
-    def models_(self) -> dict[str, list[Any]]:
-        check_is_fitted(self)
-        return {name: one.models for name, one in self._trained.items()}
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes): the weighted mean, before the rule's calibration."""
@@ -207,7 +211,7 @@ class AlignedEnsemble(Aligned):
     def only(self, name: str) -> Self:
         """One candidate with its rule, as a classifier of its own."""
         check_is_fitted(self)
-        known = list(self._trained)
+        known = list(self.models_)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
         alone = copy.copy(self)
         alone.weights_, alone.rule_ = {name: 1.0}, self.rules_[name]
@@ -235,21 +239,25 @@ class AlignedEnsemble(Aligned):
         require(ok, OWNER, "time_limit", allowed, repr(limit))
         deadline = start + (np.inf if limit is None else limit)
         metric = resolve(self.metric, owner=OWNER)
+        shape = () if y is None else label_array(OWNER, y).shape
+        cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
+        one, got = shape[1:] in ((), (1,)), f"several, of shape {shape}"
+        require(one, OWNER, "y", "hold one label per row", got, cure)
         given = (X, y, sample_weight, groups, constraint_groups)
-        table, targets, features = read_table(self, metric, *given)
+        rows, targets, features = read_rows(OWNER, self, metric, *given)
+        rows = rows._replace(X=as_numbers(rows.X))
         settings = self._settings(targets)
-        settings.check(OWNER, table.constraint_groups)
+        settings.check(OWNER, rows.constraint_groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = folds(self.cv, table, seed)
-        warn_of_lost(targets, table.codes, parts)
+        parts = folds(self.cv, rows, seed)
+        warn_of_lost(targets, rows.y, parts)
         most = max(len(training) for training, _ in parts)
         recipe = chosen_recipe(None, self.constraint)
         candidates = build(self.candidates, self.metric, recipe, most, seed)
         with narrated(self.verbose) as tell:
             trials = run_trials(
                 candidates,
-                table,
-                targets.ordered,
+                rows,
                 parts,
                 settings,
                 metric,
@@ -263,13 +271,11 @@ class AlignedEnsemble(Aligned):
         return Tried(targets, features, trials, blend(trials.tried, settings))
 
     def _scores(self, X: Any) -> dict[str, np.ndarray]:
-        rows, classes = read_rows(self, X, self.features_), self._targets.ordered
-        each = [self._trained[name].mean(rows, classes) for name in self.weights_]
+        matrix = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
+        rows, number = as_numbers(matrix), len(self.classes_)
+        named = ((name, self.models_[name]) for name in self.weights_)
+        each = [mean_probabilities(*one, rows, number) for one in named]
         return {"probabilities": np.average(each, 0, weights=list(self.weights_.values()))}
-
-    def _state(self) -> dict[str, Any]:
-        trained = {name: list(one[1:]) for name, one in self._trained.items()}
-        return super()._state() | {"trained": trained}
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
@@ -278,12 +284,11 @@ class AlignedEnsemble(Aligned):
         ok = ok and all(type(x) is dict for x in (self.cv_results_, self.gain_, self.left_out_))
         ok = ok and all(len(rule.gain) == len(classes) for rule in rules)
         require(ok, "state", "rules", "be rules for the classes, and features learnt", "others")
-        self._trained = {name: TrainedModels(name, *one) for name, one in state["trained"].items()}
-        for name, one in self._trained.items():
-            known = classes if one.own else np.arange(len(classes))
-            ok = bool(one.models) and all(np.isin(m.classes_, known).all() for m in one.models)
-            require(ok, "state", "trained", "be models of these classes", name)
-        weights, names = self.weights_, {*self._trained}
+        for name, models in self.models_.items():
+            known = np.arange(len(classes))
+            ok = bool(models) and all(np.isin(m.classes_, known).all() for m in models)
+            require(ok, "state", "models_", "be models of these classes", name)
+        weights, names = self.weights_, {*self.models_}
         ok = bool(weights) and {*weights} <= names == {*self.rules_}
         ok = ok and all(0 < weight <= 1 for weight in weights.values())
         require(ok, "state", "weights", f"be those of some of {sorted(names)}", weights)

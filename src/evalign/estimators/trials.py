@@ -1,16 +1,13 @@
 """Cross-validate all candidates on the same folds, within the time limit, and fit their rules."""
 
 import time
-from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import config_context
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
 
 from evalign.core.checks import require
@@ -18,11 +15,10 @@ from evalign.core.constraints import Infeasible
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
-from evalign.estimators.candidates import OWNER, SECONDS, CandidateModel
+from evalign.estimators.candidates import OWNER, SECONDS
 from evalign.estimators.choice import Trial
 from evalign.estimators.classifier import AlignedClassifier
 from evalign.estimators.evidence import RuleSettings, cross_fit
-from evalign.estimators.forms import LabelledTable, TableForms
 from evalign.estimators.judge import Judge
 from evalign.estimators.out_of_fold import (
     OutOfFoldScores,
@@ -34,6 +30,7 @@ from evalign.estimators.out_of_fold import (
     trained,
 )
 from evalign.estimators.progress import Remaining, Tell
+from evalign.estimators.rows import LabelledRows
 from evalign.training import TrainingWarning, holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
@@ -57,96 +54,58 @@ def require_time(deadline: float, seconds: float, why: str) -> None:
         raise OutOfTime(f"{why}, and {max(0.0, left):.1f} s were left")
 
 
-class TrainedModels(NamedTuple):
-    """A candidate with the models of all folds; `own` as in `CandidateModel`."""
+def probabilities(name: str, model: Any, X: np.ndarray, classes: int) -> np.ndarray:
+    """The probabilities (n, classes) of a candidate's model."""
+    how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
+    values = class_scores(model, X, "predict_proba", np.arange(classes), **how)
+    ok = len(values) == len(X) and bool((values >= 0).all())
+    ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
+    allowed = "give each row probabilities, with a sum of 1"
+    require(ok, OWNER, "candidates", allowed, f"{name!r}, which does not")
+    return values
 
-    name: str
-    own: bool
-    models: list[Any]
 
-    def rows(self, forms: TableForms) -> Any:
-        """The form that it reads."""
-        return forms.given if self.own else forms.matrix
-
-    def probabilities(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
-        """The probabilities (n, C) of one of its models, for rows in the form that it reads.
-
-        `classes` are the labels in the order of the columns.
-        """
-        known = classes if self.own else np.arange(len(classes))
-        how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
-        values = class_scores(model, rows, "predict_proba", known, **how)
-        ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
-        ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
-        allowed = "give each row probabilities, with a sum of 1"
-        require(ok, OWNER, "candidates", allowed, f"{self.name!r}, which does not")
-        return values
-
-    def mean(self, forms: TableForms, classes: np.ndarray) -> np.ndarray:
-        """The mean probabilities of its models."""
-        seen = self.rows(forms)
-        with threads(self.models[0], _num_samples(seen)):
-            return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
-
-    def out_of_fold(
-        self, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
-    ) -> OutOfFoldScores:
-        """The probabilities of the rows that each model has not seen."""
-        seen = self.rows(table.rows)
-        values = [
-            self.probabilities(model, _safe_indexing(seen, rows), classes)
-            for model, (_, rows) in zip(self.models, parts, strict=True)
-        ]
-        return OutOfFoldScores.gathered(
-            values,
-            "predict_proba",
-            table.codes,
-            table.weight,
-            parts,
-            groups=table.groups,
-            constraint_groups=table.constraint_groups,
-            seed=seed,
-        )
+def mean_probabilities(name: str, models: list[Any], X: np.ndarray, classes: int) -> np.ndarray:
+    """The mean probabilities of a candidate's models."""
+    with threads(models[0], len(X)):
+        return np.mean([probabilities(name, model, X, classes) for model in models], 0)
 
 
 class Trials(NamedTuple):
     """The results of the candidates, by name.
 
     Args:
-        trained: their models.
+        models: those of the folds.
         tried: their out-of-fold scores and labels.
         rules: the rule of each alone.
         left_out: why a candidate was left out.
         judge: scores labels of the held-out rows.
     """
 
-    trained: dict[str, TrainedModels]
+    models: dict[str, list[Any]]
     tried: dict[str, Trial]
     rules: dict[str, DecisionRule]
     left_out: dict[str, str]
     judge: Judge
 
 
-def folds(cv: Any, table: LabelledTable, seed: int) -> list[Split]:
+def folds(cv: Any, rows: LabelledRows, seed: int) -> list[Split]:
     """Training rows and held-out rows of each fold; both are all rows if these are too few."""
-    rows = len(table.codes)
+    everything = np.arange(len(rows.y))
     if cv is None:
-        cv = next((number for most, number in FOLDS.items() if rows <= most), None)
+        cv = next((number for most, number in FOLDS.items() if len(rows.y) <= most), None)
     if cv is None:
-        return [holdout_split(table.codes, groups=table.groups, seed=seed)]
+        return [holdout_split(rows.y, groups=rows.groups, seed=seed)]
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
-        place = np.full(table.given, -1)  # in the table, which lacks rows without weight
-        place[table.counted] = np.arange(rows)
-        named = ([place[row_numbers(side)] for side in part] for part in cv)
-        cv = [[side[side >= 0] for side in part] for part in named]
-    parts = splits(OWNER, cv, table.rows.matrix, table.y, table.codes, table.groups, seed)
-    return parts or [(np.arange(rows), np.arange(rows))]
+        cv = [[np.isin(rows.number, row_numbers(side)) for side in part] for part in cv]
+    return splits(OWNER, cv, rows.X, rows.y, rows.y, rows.groups, seed) or [
+        (everything, everything)
+    ]
 
 
 def run_trials(
-    candidates: Sequence[CandidateModel],
-    table: LabelledTable,
-    classes: np.ndarray,
+    candidates: dict[str, Any],
+    rows: LabelledRows,
     parts: list[Split],
     settings: RuleSettings,
     metric: Metric,
@@ -158,39 +117,45 @@ def run_trials(
 ) -> Trials:
     """Train all candidates that the time allows, the first in any case, and fit their rules.
 
-    `classes` are the labels in the order of their codes. The seed is of the rule's folds, if there
-    is a single held-out part, and of the resamples.
+    The seed is of the rule's folds, if there is a single held-out part, and of the resamples.
     """
     ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
     require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
-    kept: dict[str, TrainedModels] = {}
+    kept: dict[str, list[Any]] = {}
     tried: dict[str, Trial] = {}
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
-    guesses = [guess(candidate, table, parts) for candidate in candidates]
-    told = Remaining(tell, guesses)
-    for candidate in candidates:
-        name, start = candidate.name, time.monotonic()
+    classes, numbers = len(settings.classes), len(parts[0][0]) * rows.X.shape[1] * len(parts)
+    weight = rows.weight if np.ptp(rows.weight) else None
+    groups = {"groups": rows.groups, "constraint_groups": rows.constraint_groups}
+    told = Remaining(tell, [guess(name, len(parts), numbers) for name in candidates])
+    for name, estimator in candidates.items():
+        start = time.monotonic()
         told.begin(f"{name}: training")
-        limited = threads(candidate.estimator, len(table.codes))
+        limited = threads(estimator, len(rows.y))
         try:
             with limited, config_context(enable_metadata_routing=False):
                 until = deadline if tried else np.inf
-                models = train(candidate, table, parts, until, n_jobs, told)
+                models = train(name, estimator, rows, weight, parts, until, n_jobs, told)
                 seconds = time.monotonic() - start
-                oof = models.out_of_fold(table, classes, parts, seed)
+                values = [
+                    probabilities(name, model, rows.X[held], classes)
+                    for model, (_, held) in zip(models, parts, strict=True)
+                ]
+            how = {**groups, "seed": seed}
+            oof = OutOfFoldScores.gathered(values, "predict_proba", rows.y, weight, parts, **how)
         except OutOfTime as error:
             left_out[name] = str(error)
             told(f"{name}: left out: {error}")
             continue
         except Exception as error:
-            how = "It is given the original rows." if candidate.own else ""
+            how = "It is given class codes, and the columns as numbers."
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
-        groups = None if table.groups is None else table.groups[oof.row]
+        together = None if rows.groups is None else rows.groups[oof.row]
         rest = len(parts[0][0]), settings.constraint is not None
-        judge = judge or Judge(metric, oof, len(classes), groups, seed, *rest)
+        judge = judge or Judge(metric, oof, classes, together, seed, *rest)
         found = cross_fit(oof, settings)
         with_rule, argmax = (judge.score(given) for given in found.labels.values())
         try:
@@ -211,23 +176,22 @@ def run_trials(
 
 
 def train(
-    candidate: CandidateModel,
-    table: LabelledTable,
+    name: str,
+    estimator: Any,
+    table: LabelledRows,
+    weight: np.ndarray | None,
     parts: list[Split],
     deadline: float,
     n_jobs: int | None,
     tell: Remaining,
-) -> TrainedModels:
+) -> list[Any]:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
     The first fold shows how long all take; then `n_jobs` are trained at once.
     """
-    name, estimator, own = candidate
-    models = TrainedModels(name, own, [])
-    X, y = models.rows(table.rows), table.y if own else table.codes
-    given = {"sample_weight": table.weight, "groups": table.groups}
-    arguments, lacking = fit_arguments(estimator, **given)
-    if "sample_weight" in lacking and np.ptp(cast(np.ndarray, table.weight)) > 0:
+    X, y = table.X, table.y
+    arguments, lacking = fit_arguments(estimator, sample_weight=weight, groups=table.groups)
+    if "sample_weight" in lacking:
         what = f"The candidate {name!r} of {OWNER} takes no sample_weight"
         warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
     first, *others = (rows for rows, _ in parts)
@@ -237,7 +201,7 @@ def train(
         seconds = number * expected(estimator, X, y, first, arguments)
         require_time(deadline, seconds, f"its training would take about {seconds:.0f} s")
     start = time.monotonic()
-    models.models.append(trained(estimator, X, y, first, arguments))
+    models = [trained(estimator, X, y, first, arguments)]
     took = time.monotonic() - start
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
@@ -245,17 +209,16 @@ def train(
     tell(f"{name}: fold 1 of {number} took {took:.1f} s", own=seconds)
     tasks = (delayed(trained)(estimator, X, y, rows, arguments) for rows in others)
     for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
-        models.models.append(model)
-        done = len(models.models)
-        own_seconds = seconds * (number - done) / (number - 1)
-        tell(f"{name}: {done} of {number} folds done", passing=True, own=own_seconds)
+        models.append(model)
+        own = seconds * (number - len(models)) / (number - 1)
+        tell(f"{name}: {len(models)} of {number} folds done", passing=True, own=own)
     return models
 
 
-def guess(candidate: CandidateModel, table: LabelledTable, parts: list[Split]) -> float:
+def guess(name: str, folds: int, numbers: int) -> float:
     """The seconds that a candidate may take; one that the user gave is taken for a forest."""
-    fixed, of_million = SECONDS["forest" if candidate.own else candidate.name]
-    return len(parts) * (fixed + of_million * len(parts[0][0]) * table.rows.matrix.shape[1] / 1e6)
+    fixed, of_million = SECONDS.get(name, SECONDS["forest"])
+    return folds * fixed + of_million * numbers / 1e6
 
 
 def expected(
