@@ -139,9 +139,7 @@ def test_a_state_that_is_none(change):
     state = QuantileNormal(
         torch.rand(9, 2, generator=torch.Generator().manual_seed(0))
     ).state_dict()
-    with pytest.raises(
-        ValueError, match="QuantileNormal must hold finite knots and values"
-    ):
+    with pytest.raises(ValueError, match="QuantileNormal must hold finite knots and values"):
         QuantileNormal.from_state_dict(state | change)
 
 
