@@ -24,7 +24,7 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     dataset = load(given)
     labels, rows = dataset.labels, dataset.rows
     dataset.introduce(spoken)
-    usual = {"pos_label": labels.positive, "random_state": 0, "epochs": given.epochs}
+    usual = {"random_state": 0, "epochs": given.epochs}
     # A network of each recipe, which holds out rows of its own for its epoch.
     recipes = [(name, AlignedClassifier(given.metric, recipe=name, **usual)) for name in RECIPES]
     ensemble = AlignedEnsemble(
