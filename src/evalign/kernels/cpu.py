@@ -50,6 +50,10 @@ class Step:
             torch.clamp(x, max=self.edge, out=out)
         return torch.add(x, out, alpha=self.extra, out=out)
 
+    def steeper(self, x: Tensor, out: Tensor) -> Tensor:
+        """1 where the slope is 1 + extra, else 0."""
+        return (torch.gt if self.bends_up else torch.le)(x, self.edge, out=out)
+
     def of_largest(self, second: Tensor, rest: Tensor, half: Tensor) -> list[Tensor]:
         """H of the largest, and its slopes by second = e_2 and rest."""
         h = self.of(self.scale(half), torch.empty_like(half))
@@ -65,8 +69,7 @@ class Step:
 
         Overwrites h. The result is 0 at the largest, where x is.
         """
-        steeper = (torch.gt if self.bends_up else torch.le)(x, self.edge, out=h)
-        of_h *= torch.addcmul(x, steeper, x, value=self.extra, out=h)
+        of_h *= torch.addcmul(x, self.steeper(x, out=h), x, value=self.extra, out=h)
         return of_h.sum(0) * -0.5 / half
 
 

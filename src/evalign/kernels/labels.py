@@ -1,12 +1,12 @@
 """The soft sums of labels, or of one logit, and their gradient on the CPU, in torch operations.
 
-Each label is a binary problem at the threshold ½. By symmetry H(p) = 1 − H(1 − p), so the step of
-`cpu` is taken of the smaller of p and 1 − p, which keeps its digits. Logits are finite.
+Each label is a binary problem at the threshold ½. By symmetry H(p) = 1 − H(1 − p), so the step h of
+`cpu` is taken of the smaller of p and 1 − p, which keeps its digits: H(p) = [z > 0] − h · sign(z).
+The forward pass leaves the slope of the step, one tensor of the size of the logits. Logits are
+finite.
 """
 
 from collections.abc import Iterator
-from functools import reduce
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,82 +17,46 @@ from evalign.kernels.cpu import Step
 BLOCK = 2**16  # numbers: the memory of larger ones is asked for anew, page by page
 
 
-class _Labels(NamedTuple):
-    """Logits, their mass where a label is present and where it is absent, and the step."""
-
-    z: Tensor
-    present: Tensor
-    absent: Tensor
-    step: Step
-    x: Tensor  # 2·min(p, 1 − p), in units of the step
-    positive: Tensor  # 1 where z > 0
-
-    @classmethod
-    def of(cls, rows: GivenRows, temperature: float) -> "_Labels":
-        dtype = torch.promote_types(rows.logits.dtype, torch.float32)
-        z, target = rows.logits.detach().to(dtype), signed(rows.target)
-        mass = torch.ne(target, rows.ignore_index, out=torch.empty_like(z))
-        if rows.weight is not None:
-            weight = rows.weight.to(dtype)
-            mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
-        step, present = Step(temperature, dtype), mass * target
-        x = z.abs().neg_().sigmoid_().mul_(2 * step.one)
-        return cls(z, present, mass - present, step, x, torch.gt(z, 0, out=torch.empty_like(z)))
-
-    def summed(self, x: Tensor, *, labels: bool) -> Tensor:
-        """The sum over rows, of each label or of all."""
-        dims = [d for d in range(x.ndim) if d != 1 or not labels]
-        return x.sum(dims, dtype=torch.float64)
-
-    def moved(
-        self, shift: Tensor, factor: Tensor | None, *, labels: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits and masses of the cross-entropy."""
-        u = self.z + self.spread(shift if labels else shift[1] - shift[0])
-        if factor is None:
-            return u, self.present, self.absent
-        absent, present = (self.spread(f) for f in factor.unbind(-1))
-        return u, self.present * present, self.absent * absent
-
-    def spread(self, of_labels: Tensor) -> Tensor:
-        """Numbers of labels, to be combined with the logits; or that of one logit."""
-        of_labels = of_labels.to(self.z)
-        return of_labels.view(-1, *[1] * (self.z.ndim - 2)) if of_labels.ndim else of_labels
-
-
 def forward(
     rows: GivenRows, temperature: float, shift: Tensor | None, factor: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums as those of `cpu.forward`, the total, the number of rows, and the cross-entropy."""
-    labels, parts = rows.task == "multilabel", []
-    for block in _blocks(rows):
-        this = _Labels.of(block, temperature)
-        low = this.step.of(this.x, torch.empty_like(this.x)).mul_(this.step.unit)
-        high = 1 - low
-        h = torch.lerp(low, high, this.positive)
-        of = [this.present * h, this.absent * h, this.present, this.absent]
-        of += [this.present * this.positive, this.absent * this.positive]
-        if not labels:  # those of class 0 have digits of their own
-            h = torch.lerp(high, low, this.positive)
-            of += [this.absent * h, this.present * h, (this.present + this.absent > 0).to(h)]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
+    slopes = torch.empty_like(rows.logits, dtype=_dtype(rows))
+    step, binary, parts = Step(temperature, slopes.dtype), rows.task == "binary", []
+    dims = [d for d in range(slopes.ndim) if d != 1 or binary]
+    for z, y, mass, slope in _blocks(rows, slopes):
+        x = z.abs().neg_().sigmoid_().mul_(2 * step.one)  # 2 · min(p, 1 − p), in units of the step
+        h = step.of(x, torch.empty_like(x))
+        torch.addcmul(x, x, x, value=-0.5 / step.one, out=slope)  # |dx/dz|
+        slope.addcmul_(step.steeper(x, out=x), slope, value=step.extra)
+        positive = torch.gt(z, 0, out=x)
+        of = [torch.ones_like(z), positive, h.mul_(positive - 0.5)]
         if shift is not None:
-            u, present, absent = this.moved(shift, factor, labels=labels)
-            terms = (present + absent).mul_(u.abs().neg_().exp_().log1p_())
-            of.append(terms.addcmul_(absent, u.relu()).addcmul_(present, u.neg().relu_()))
-        parts.append(torch.stack([this.summed(x, labels=labels) for x in of]))
-    tp, fp, actual, negatives, right, wrong, *rest = reduce(torch.add, parts)
-    cross = actual.new_zeros(()) if shift is None else rest.pop().sum()
-    sums, total = [tp, tp + fp, actual, right, right + wrong], actual + negatives
-    if labels:
-        return torch.stack(sums), total, total, cross
-    tn, fn, number = rest
-    zero = [tn, tn + fn, negatives, negatives - wrong, negatives - wrong + actual - right]
-    return torch.stack([torch.stack(zero), torch.stack(sums)], 1), total, number, cross
+            u = _moved(z, shift, binary=binary)
+            of += [u.abs().neg_().exp_().log1p_().add_(u.relu()), u]
+        if mass is not None:
+            of = [x * mass for x in of]
+        each = torch.stack([x.sum(dims) for x in (*of, *(x * y for x in of))])
+        parts.append((each.double(), of[0].count_nonzero()))
+    sums, number = (torch.stack(x).sum(0) for x in zip(*parts, strict=True))
+    (total, labelled, h, *rest), (actual, right, h_present, *of_present) = sums.chunk(2)
+    tp, predicted = right - 2 * step.unit * h_present, labelled - 2 * step.unit * h
+    stacked, cross = torch.stack([tp, predicted, actual, right, labelled]), total.new_zeros(())
+    if shift is not None:
+        absent, present = (1, 1) if factor is None else factor.unbind(-1)
+        of_u = rest[0] - of_present[0], of_present[0] - of_present[1]
+        cross = (absent * of_u[0] + present * of_u[1]).sum()
+    if binary:  # class 0 is the other one
+        tn, negatives = total - predicted - actual + tp, total - labelled
+        zero = [tn, total - predicted, total - actual, negatives - actual + right, negatives]
+        stacked = torch.stack([torch.stack(zero), stacked], 1)
+    return stacked, total, number, cross, slopes
 
 
 def backward(
     rows: GivenRows,
     temperature: float,
+    slopes: Tensor,
     of_tp: Tensor,
     of_predicted: Tensor,
     of_cross: float,
@@ -100,26 +64,37 @@ def backward(
     factor: Tensor | None,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
-    labels = rows.task == "multilabel"
-    of_present, of_absent = of_tp + of_predicted, of_predicted
-    if not labels:
-        of_present = of_present[1] - of_predicted[0]
-        of_absent = of_absent[1] - of_predicted[0] - of_tp[0]
-    gradient = torch.empty_like(rows.logits)
-    for block, result in zip(_blocks(rows), gradient.split(_length(rows)), strict=True):
-        this = _Labels.of(block, temperature)
-        step, x = this.step, this.x
-        grad = this.present * this.spread(of_present) + this.absent * this.spread(of_absent)
-        steeper = (torch.gt if step.bends_up else torch.le)(x, step.edge, out=torch.empty_like(x))
-        # dH/dz is dH/dp · p (1 − p), and x is 2 min(p, 1 − p) · one.
-        grad *= steeper.mul_(step.extra).add_(1).mul_(x).mul_(step.unit)
-        grad.addcmul_(grad, x, value=-0.5 / step.one)
+    binary = rows.task == "binary"
+    if binary:  # H(p) of class 0 is 1 − H(p)
+        of_tp, of_predicted = of_tp.sum(), of_predicted[1] - of_predicted[0] - of_tp[0]
+    step, gradient = Step(temperature, slopes.dtype), torch.empty_like(rows.logits)
+    results = gradient.split(_length(rows))
+    for (z, y, mass, slope), result in zip(_blocks(rows, slopes), results, strict=True):
+        of_tp, of_predicted = (_spread(x, z) for x in (of_tp, of_predicted))
+        grad = torch.mul(y, step.unit * of_tp).add_(step.unit * of_predicted).mul_(slope)
         if shift is not None:
-            u, present, absent = this.moved(shift, factor, labels=labels)
-            grad.addcmul_(absent, u.sigmoid(), value=of_cross)
-            grad.addcmul_(present, u.neg().sigmoid_(), value=-of_cross)
-        result.copy_(grad)
+            u = _moved(z, shift, binary=binary).sigmoid_()
+            if factor is not None:
+                absent, present = (_spread(x, z) for x in factor.unbind(-1))
+                u, y = u * torch.lerp(absent, present, y), present * y
+            grad.add_(u.sub_(y), alpha=of_cross)
+        result.copy_(grad if mass is None else grad.mul_(mass))
     return gradient
+
+
+def _dtype(rows: GivenRows) -> torch.dtype:
+    return torch.promote_types(rows.logits.dtype, torch.float32)
+
+
+def _moved(z: Tensor, shift: Tensor, *, binary: bool) -> Tensor:
+    """The logits of the cross-entropy."""
+    return z + _spread(shift[1] - shift[0] if binary else shift, z)
+
+
+def _spread(of_labels: Tensor, z: Tensor) -> Tensor:
+    """Numbers of labels, to be combined with the logits; or that of one logit."""
+    of_labels = of_labels.to(z)
+    return of_labels.view(-1, *[1] * (z.ndim - 2)) if of_labels.ndim else of_labels
 
 
 def _length(rows: GivenRows) -> int:
@@ -127,9 +102,17 @@ def _length(rows: GivenRows) -> int:
     return max(1, BLOCK * len(rows.logits) // max(1, rows.logits.numel()))
 
 
-def _blocks(rows: GivenRows) -> Iterator[GivenRows]:
-    length, weight = _length(rows), rows.weight
-    for i in range(0, max(1, len(rows.logits)), length):
+def _blocks(
+    rows: GivenRows, slopes: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
+    """Logits, targets, masses (None if all are 1) and slopes of several rows."""
+    length = _length(rows)
+    for i in range(0, max(1, len(slopes)), length):
         here = slice(i, i + length)
-        of_rows = None if weight is None else weight[here]
-        yield rows._replace(logits=rows.logits[here], target=rows.target[here], weight=of_rows)
+        slope, target = slopes[here], signed(rows.target[here])
+        z, y = rows.logits.detach()[here].to(slope), target.to(slope)
+        mass = torch.ne(target, rows.ignore_index, out=torch.empty_like(slope))
+        if rows.weight is not None:
+            weight = rows.weight[here].to(slope)
+            mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
+        yield z, y, None if mass.all() and rows.weight is None else mass, slope

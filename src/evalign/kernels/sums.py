@@ -74,7 +74,7 @@ class _SoftSums(torch.autograd.Function):
                 sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
                 total, number = sums[2].sum(), (ctx.batch[2] > 0).sum(dtype=torch.float64)
             else:
-                sums, total, number, cross = labels.forward(rows, *step)
+                sums, total, number, cross, *of_rows = labels.forward(rows, *step)
         ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)
         tp, predicted, *fixed = sums.unbind()
         ctx.mark_non_differentiable(*fixed, total, number)
@@ -95,7 +95,7 @@ class _SoftSums(torch.autograd.Function):
         temperature = settings.temperature.item()
         slopes = of_tp, of_predicted, of_cross.item(), settings.shift, settings.factor
         if not rows.indices:
-            return labels.backward(rows, temperature, *slopes), None, None
+            return labels.backward(rows, temperature, *of_rows, *slopes), None, None
         batch: tuple[Tensor, Tensor, Tensor] = ctx.batch
         gradient = cpu.backward(*batch, temperature, tuple(of_rows), *slopes)
         return gradient.view_as(logits), None, None
