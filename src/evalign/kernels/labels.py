@@ -3,10 +3,11 @@
 Each label is a binary problem at the threshold ½. By symmetry H(p) = 1 − H(1 − p), so the step h of
 `cpu` is taken of the smaller of p and 1 − p, which keeps its digits: H(p) = [z > 0] − h · sign(z).
 The forward pass leaves the slope of the step, one tensor of the size of the logits. Logits are
-finite.
+finite. Blocks stay in the cache, in memory that is asked for once.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,43 +15,62 @@ from torch import Tensor
 from evalign.core.rows import GivenRows, signed
 from evalign.kernels.cpu import Step
 
-BLOCK = 2**16  # numbers: the memory of larger ones is asked for anew, page by page
+BLOCK = 2**16  # numbers
+
+
+class _Block(NamedTuple):
+    """Several rows: logits, targets, masses (None if all are 1), slopes, memory for two more."""
+
+    z: Tensor
+    y: Tensor
+    mass: Tensor | None
+    slope: Tensor
+    x: Tensor
+    h: Tensor
+
+    def summed(self, x: Tensor, dims: list[int]) -> Tensor:
+        """The sums over rows, of all labels and of those that are present; x becomes the latter."""
+        x = x if self.mass is None else x.mul_(self.mass)
+        return torch.stack([x.sum(dims), x.mul_(self.y).sum(dims)])
 
 
 def forward(
     rows: GivenRows, temperature: float, shift: Tensor | None, factor: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
-    slopes = torch.empty_like(rows.logits, dtype=_dtype(rows))
-    step, binary, parts = Step(temperature, slopes.dtype), rows.task == "binary", []
-    dims = [d for d in range(slopes.ndim) if d != 1 or binary]
-    for z, y, mass, slope in _blocks(rows, slopes):
-        x = z.abs().neg_().sigmoid_().mul_(2 * step.one)  # 2 · min(p, 1 − p), in units of the step
-        h = step.of(x, torch.empty_like(x))
+    dtype = torch.promote_types(rows.logits.dtype, torch.float32)
+    slopes, binary = torch.empty_like(rows.logits, dtype=dtype), rows.task == "binary"
+    step, dims = Step(temperature, dtype), [d for d in range(slopes.ndim) if d != 1 or binary]
+    number, parts = torch.zeros((), dtype=torch.float64), []
+    for block in _blocks(rows, slopes):
+        z, _, mass, slope, x, h = block
+        torch.abs(z, out=x).neg_().sigmoid_().mul_(2 * step.one)  # 2 · min(p, 1 − p) · one
         torch.addcmul(x, x, x, value=-0.5 / step.one, out=slope)  # |dx/dz|
+        step.of(x, out=h)
         slope.addcmul_(step.steeper(x, out=x), slope, value=step.extra)
-        positive = torch.gt(z, 0, out=x)
-        of = [torch.ones_like(z), positive, h.mul_(positive - 0.5)]
+        h *= torch.gt(z, 0, out=x).sub_(0.5)
+        each = [block.summed(h, dims), block.summed(x.add_(0.5), dims)]
+        each.append(block.summed(h.fill_(1), dims))
         if shift is not None:
-            u = _moved(z, shift, binary=binary)
-            of += [u.abs().neg_().exp_().log1p_().add_(u.relu()), u]
-        if mass is not None:
-            of = [x * mass for x in of]
-        each = torch.stack([x.sum(dims) for x in (*of, *(x * y for x in of))])
-        parts.append((each.double(), of[0].count_nonzero()))
-    sums, number = (torch.stack(x).sum(0) for x in zip(*parts, strict=True))
-    (total, labelled, h, *rest), (actual, right, h_present, *of_present) = sums.chunk(2)
+            u = torch.add(z, _odds(shift, z, binary=binary), out=x)
+            softplus = torch.abs(u, out=h).neg_().exp_().log1p_().add_(u.relu())
+            each += [block.summed(softplus, dims), block.summed(u, dims)]
+        number += z.numel() if mass is None else mass.count_nonzero()
+        parts.append(torch.stack(each).double())
+    (h, labelled, total, *of_u), (h_present, right, actual, *of_u_present) = (
+        torch.stack(parts).sum(0).unbind(1)
+    )
     tp, predicted = right - 2 * step.unit * h_present, labelled - 2 * step.unit * h
-    stacked, cross = torch.stack([tp, predicted, actual, right, labelled]), total.new_zeros(())
+    sums, cross = torch.stack([tp, predicted, actual, right, labelled]), total.new_zeros(())
     if shift is not None:
         absent, present = (1, 1) if factor is None else factor.unbind(-1)
-        of_u = rest[0] - of_present[0], of_present[0] - of_present[1]
-        cross = (absent * of_u[0] + present * of_u[1]).sum()
+        positive, negative = of_u_present[0] - of_u_present[1], of_u[0] - of_u_present[0]
+        cross = (absent * negative + present * positive).sum()
     if binary:  # class 0 is the other one
-        tn, negatives = total - predicted - actual + tp, total - labelled
-        zero = [tn, total - predicted, total - actual, negatives - actual + right, negatives]
-        stacked = torch.stack([torch.stack(zero), stacked], 1)
-    return stacked, total, number, cross, slopes
+        zero = [total - predicted - actual + tp, total - predicted, total - actual]
+        zero += [total - labelled - actual + right, total - labelled]
+        sums = torch.stack([torch.stack(zero), sums], 1)
+    return sums, total, number, cross, slopes
 
 
 def backward(
@@ -64,31 +84,28 @@ def backward(
     factor: Tensor | None,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
-    binary = rows.task == "binary"
-    if binary:  # H(p) of class 0 is 1 − H(p)
+    unit, binary = Step(temperature, slopes.dtype).unit, rows.task == "binary"
+    if binary:  # H of class 0 is 1 − H of class 1
         of_tp, of_predicted = of_tp.sum(), of_predicted[1] - of_predicted[0] - of_tp[0]
-    step, gradient = Step(temperature, slopes.dtype), torch.empty_like(rows.logits)
-    results = gradient.split(_length(rows))
-    for (z, y, mass, slope), result in zip(_blocks(rows, slopes), results, strict=True):
-        of_tp, of_predicted = (_spread(x, z) for x in (of_tp, of_predicted))
-        grad = torch.mul(y, step.unit * of_tp).add_(step.unit * of_predicted).mul_(slope)
+    gradient, stop = torch.empty_like(rows.logits), 0
+    for z, y, mass, slope, x, h in _blocks(rows, slopes):
+        start, stop = stop, stop + len(z)
+        torch.mul(y, _spread(unit * of_tp, z), out=x).add_(_spread(unit * of_predicted, z))
+        x *= slope
         if shift is not None:
-            u = _moved(z, shift, binary=binary).sigmoid_()
+            torch.add(z, _odds(shift, z, binary=binary), out=h).sigmoid_()
             if factor is not None:
-                absent, present = (_spread(x, z) for x in factor.unbind(-1))
-                u, y = u * torch.lerp(absent, present, y), present * y
-            grad.add_(u.sub_(y), alpha=of_cross)
-        result.copy_(grad if mass is None else grad.mul_(mass))
+                absent, present = (_spread(f, z) for f in factor.unbind(-1))
+                h *= torch.lerp(absent, present, y)
+                y = present * y
+            x.add_(h.sub_(y), alpha=of_cross)
+        gradient[start:stop] = x if mass is None else x.mul_(mass)
     return gradient
 
 
-def _dtype(rows: GivenRows) -> torch.dtype:
-    return torch.promote_types(rows.logits.dtype, torch.float32)
-
-
-def _moved(z: Tensor, shift: Tensor, *, binary: bool) -> Tensor:
-    """The logits of the cross-entropy."""
-    return z + _spread(shift[1] - shift[0] if binary else shift, z)
+def _odds(shift: Tensor, z: Tensor, *, binary: bool) -> Tensor:
+    """What the cross-entropy adds to the logits."""
+    return _spread(shift[1] - shift[0] if binary else shift, z)
 
 
 def _spread(of_labels: Tensor, z: Tensor) -> Tensor:
@@ -97,22 +114,17 @@ def _spread(of_labels: Tensor, z: Tensor) -> Tensor:
     return of_labels.view(-1, *[1] * (z.ndim - 2)) if of_labels.ndim else of_labels
 
 
-def _length(rows: GivenRows) -> int:
-    """The rows of a block, or its images."""
-    return max(1, BLOCK * len(rows.logits) // max(1, rows.logits.numel()))
-
-
-def _blocks(
-    rows: GivenRows, slopes: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
-    """Logits, targets, masses (None if all are 1) and slopes of several rows."""
-    length = _length(rows)
+def _blocks(rows: GivenRows, slopes: Tensor) -> Iterator[_Block]:
+    length = max(1, BLOCK * len(slopes) // max(1, slopes.numel()))
+    memory = slopes.new_empty(4, *slopes[:length].shape)
     for i in range(0, max(1, len(slopes)), length):
         here = slice(i, i + length)
         slope, target = slopes[here], signed(rows.target[here])
-        z, y = rows.logits.detach()[here].to(slope), target.to(slope)
-        mass = torch.ne(target, rows.ignore_index, out=torch.empty_like(slope))
+        y, ones, *free = memory[:, : len(slope)]
+        z, mass = rows.logits.detach()[here].to(slope), torch.ne(target, rows.ignore_index, out=ones)
         if rows.weight is not None:
             weight = rows.weight[here].to(slope)
             mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
-        yield z, y, None if mass.all() and rows.weight is None else mass, slope
+        elif mass.amin() == 1:
+            mass = None
+        yield _Block(z, y.copy_(target), mass, slope, *free)
