@@ -16,6 +16,7 @@ from evalign_study.pipeline.execute import execute
 from evalign_study.records.results import SUFFIX, Results
 from evalign_study.trainers.choice import MODELLED
 from evalign_study.trainers.methods import GOALS
+from evalign_study.trainers.modelling import DEFAULTS, WITH_NETWORK
 
 
 def main() -> None:
@@ -25,9 +26,11 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="*", default=plan.SETS)
     parser.add_argument("--splits", nargs="*", type=int, default=list(plan.SPLITS))
     parser.add_argument("--goals", nargs="*", default=list(GOALS))
+    parser.add_argument("--kinds", nargs="*", default=[DEFAULTS, WITH_NETWORK])
     asked = parser.parse_args()
+    how = {"splits": asked.splits, "goals": asked.goals, "kinds": asked.kinds}
     execute(
-        MODELLED.units(plan.runs(asked.datasets, splits=asked.splits, goals=asked.goals)),
+        MODELLED.units(plan.runs(asked.datasets, **how)),
         MODELLED.train,
         Results(asked.results / f"models{SUFFIX}"),
         jobs=asked.workers,

@@ -7,7 +7,7 @@ from evalign_study.records.run import Run
 from evalign_study.suite.plan import SETS, SPLITS
 from evalign_study.trainers import rivals
 from evalign_study.trainers.methods import GOALS
-from evalign_study.trainers.modelling import PREFIX
+from evalign_study.trainers.modelling import WITH_NETWORK
 
 __all__ = ["QUICK_ROWS", "QUICK_SETS", "ROWS", "SETS", "SPLITS", "of_rivals", "runs"]
 
@@ -17,6 +17,7 @@ def runs(
     *,
     splits: Iterable[int] = SPLITS,
     goals: Iterable[str] = tuple(GOALS),
+    kinds: Iterable[str] = (WITH_NETWORK,),
     rows: int = ROWS,
 ) -> list[Run]:
     """List all or some runs.
@@ -25,16 +26,17 @@ def runs(
         >>> len(runs(["adult"]))  # 5 splits and 4 metrics
         20
     """
-    goals, datasets = list(goals), list(datasets)
+    splits, goals, datasets = list(splits), list(goals), list(datasets)
     return [
         Run(
             dataset=dataset,
             variant="sound",
-            method=PREFIX + goal,
+            method=kind + goal,
             network="",
             split_seed=split,
             rows=rows,
         )
+        for kind in kinds
         for split in splits
         for goal in goals
         for dataset in datasets

@@ -19,18 +19,18 @@ from evalign_study.records.run import Run
 from evalign_study.trainers.deciding import SplitRows, split_rows
 from evalign_study.trainers.methods import GOALS, Problem
 
-PREFIX = "models_"
-METHODS = tuple(PREFIX + goal for goal in GOALS)
+DEFAULTS, WITH_NETWORK = "default_", "models_"
+METHODS = tuple(prefix + goal for prefix in (DEFAULTS, WITH_NETWORK) for goal in GOALS)
 # Boosting trains a tree for each class in each round: with more classes it is not a candidate.
 MOST_BOOSTED = 100
 
 
 def train_models(run: Run) -> Record:
-    """Train the network and the ensemble for a metric, and score the labels of test rows.
+    """Train the ensemble for a metric, and score the labels of test rows.
 
-    A pick is the metric. It has the score of the network alone, of the ensemble as a "blend" and as
-    "auto", the best candidate by the rows held out; and of each candidate, which is the mean of the
-    models of the folds, with its rule.
+    A pick is the metric. It has the score of the ensemble as a "blend" and as "auto", the best
+    candidate by the rows held out; and of each candidate, which is the mean of the models of the
+    folds, with its rule. Where the network is among the candidates, it is also trained alone.
     """
     allowed = f"be one of {', '.join(METHODS)}"
     require(run.method in METHODS, "train_models", "method", allowed, repr(run.method))
@@ -38,9 +38,12 @@ def train_models(run: Run) -> Record:
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classes with few rows
         rows, start = split_rows(run.dataset, run.split_seed, run.rows), time.perf_counter()
-        goal = GOALS[run.method.removeprefix(PREFIX)]
-        metric = Problem(torch.ones(rows.classes), run.dataset).metric(goal)
-        told = _network(rows, metric) | _ensembles(rows, metric)
+        prefix, goal = run.method.split("_", 1)
+        metric = Problem(torch.ones(rows.classes), run.dataset).metric(GOALS[goal])
+        if prefix + "_" == DEFAULTS:
+            told = _ensembles(rows, metric, DEFAULT)
+        else:
+            told = _network(rows, metric) | _ensembles(rows, metric, ("network", *DEFAULT))
     seconds = time.perf_counter() - start
     device = find_device("auto").type  # of the networks, which are smaller on a CPU
     return record(run, epochs=0, capped=False, seconds=seconds, picks={metric: told}, device=device)
@@ -53,8 +56,10 @@ def _network(rows: SplitRows, metric: str) -> dict[str, dict[str, Any]]:
     return {"network": {"test": _score(network, rows, metric), "seconds": seconds}}
 
 
-def _ensembles(rows: SplitRows, metric: str) -> dict[str, dict[str, Any]]:
-    names = [name for name in DEFAULT if name != "boosting" or rows.classes <= MOST_BOOSTED]
+def _ensembles(
+    rows: SplitRows, metric: str, candidates: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
+    names = [name for name in candidates if name != "boosting" or rows.classes <= MOST_BOOSTED]
     start = time.perf_counter()
     ensemble = AlignedEnsemble(metric, candidates=names, n_jobs=1, random_state=0)
     ensemble.fit(rows.X, rows.y, groups=rows.groups)
