@@ -80,6 +80,7 @@ def forward(
     temperature: float,
     shift: Tensor | None = None,
     factor: Tensor | None = None,
+    smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """Sums (5, C) in float64, the cross-entropy, and what `backward` needs.
 
@@ -93,8 +94,10 @@ def forward(
         weight: (images, positions), in the precision of the computation.
         shift: added to the logits in the cross-entropy; None for no cross-entropy.
         factor: weights of the classes in the cross-entropy; None for 1.
+        smoothing: the part of the target that all classes share.
     """
     step, classes = Step(temperature, weight.dtype), logits.shape[1]
+    even = _even(weight, classes, factor, smoothing)
     kept = weight.new_empty(9, weight.numel()), weight.new_empty(logits.numel())
     later = torch.arange(classes - 1, -1, -1, device=weight.device).to(weight).unsqueeze(1)
     sums, cross = (weight.new_zeros(size, dtype=torch.float64) for size in ((5, classes), ()))
@@ -111,13 +114,14 @@ def forward(
         mask = torch.eq(x, 0, out=h).mul_(later)
         one = (later[0] - mask.amax(0)).long().unsqueeze(0)
         at_y, partition = x.gather(0, y)[0], top
+        at_all = even @ x if smoothing else 0
         x.exp_()
         if shift is not None:
             partition = shift.exp().to(w) @ x
-            heavy = w if factor is None else w * factor.to(w)[y[0]]
+            heavy = 1 - smoothing if factor is None else (1 - smoothing) * factor.to(w)[y[0]]
+            terms = (heavy + even.sum()) * partition.log() - heavy * at_y - at_all
             # A row without weight may have its class ruled out: 0·∞ is 0 here.
-            terms = torch.where(w == 0, 0, heavy * (partition.log() - at_y))
-            cross += terms.sum(dtype=torch.float64)
+            cross += torch.where(w == 0, 0, w * terms).sum(dtype=torch.float64)
         x.scatter_(0, one, 0)
         second, rest = x.amax(0), x.sum(0)
         half = 0.5 + 0.5 * second
@@ -133,7 +137,8 @@ def forward(
         for i, index, mass in zip((0, 2, 3, 4), (y, y, y, one), masses, strict=True):
             sums[i] += torch.bincount(index[0], mass.double(), classes)
     if shift is not None:
-        cross -= (sums[2] if factor is None else sums[2] * factor) @ shift
+        of_shift = sums[2] if factor is None else sums[2] * factor
+        cross -= ((1 - smoothing) * of_shift + sums[2].sum() * even.double()) @ shift
     sums[3:] += 0 * sums[1]  # NaN of the soft sums is seen in the hard ones too
     sums[1] += sums[0]
     return sums, cross, kept
@@ -150,9 +155,11 @@ def backward(
     of_cross: float,
     shift: Tensor | None = None,
     factor: Tensor | None = None,
+    smoothing: float = 0.0,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
     step, gradient = Step(temperature, weight.dtype), torch.empty_like(logits)
+    even = _even(weight, logits.shape[1], factor, smoothing)
     known = math.isfinite(of_tp.sum() + of_predicted.sum() + of_cross)
     of_tp, of_predicted = of_tp.to(weight), of_predicted.to(weight)
     for result, rows, x, h, grad in _blocks(gradient, kept[1]):
@@ -172,16 +179,27 @@ def backward(
         if shift is None:
             grad.addcmul_(x, of_rest / scale)
         else:
-            cross = of_cross * total if factor is None else of_cross * total * factor.to(w)[y[0]]
-            odds, per_partition = shift.exp().to(w), cross / partition / scale
-            of_e = torch.mul(odds[:, None], per_partition, out=h).add_(of_rest / scale)
-            grad.addcmul_(x, of_e).scatter_add_(0, y, -cross * (y != one))
+            cross = of_cross * total
+            heavy = 1 - smoothing if factor is None else (1 - smoothing) * factor.to(w)[y[0]]
+            of_partition = (heavy + even.sum()) * cross / partition
+            of_e = torch.mul(shift.exp().to(w)[:, None], of_partition / scale, out=h)
+            of_e += of_rest / scale
+            grad.addcmul_(x, of_e).scatter_add_(0, y, -(heavy * cross)[None])
+            if smoothing:
+                grad.addcmul_(even[:, None], cross, value=-1)
+            grad.scatter_(0, one, 0)
         # The slopes of a row sum to 0.
         grad.scatter_(0, one, -grad.sum(0, keepdim=True)).mul_(w / total)
         if not known:  # 0·NaN is 0 in rows without weight
             grad[:, w == 0] = 0
         result.copy_(grad.view(result.shape))
     return gradient
+
+
+def _even(like: Tensor, classes: int, factor: Tensor | None, smoothing: float) -> Tensor:
+    """What each class has of the cross-entropy of every row."""
+    factor = like.new_ones(classes) if factor is None else factor.to(like)
+    return smoothing / classes * factor
 
 
 def _blocks(images: Tensor, kept: Tensor) -> Iterator[tuple[Tensor, slice, Tensor, Tensor, Tensor]]:

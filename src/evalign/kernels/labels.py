@@ -35,7 +35,11 @@ class _Block(NamedTuple):
 
 
 def forward(
-    rows: GivenRows, temperature: float, shift: Tensor | None, factor: Tensor | None
+    rows: GivenRows,
+    temperature: float,
+    shift: Tensor | None,
+    factor: Tensor | None,
+    smoothing: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
     dtype = torch.promote_types(rows.logits.dtype, torch.float32)
@@ -64,6 +68,7 @@ def forward(
     sums, cross = torch.stack([tp, predicted, actual, right, labelled]), total.new_zeros(())
     if shift is not None:
         absent, present = (1, 1) if factor is None else factor.unbind(-1)
+        of_u_present = [x.lerp(y / 2, smoothing) for x, y in zip(of_u_present, of_u, strict=True)]
         positive, negative = of_u_present[0] - of_u_present[1], of_u[0] - of_u_present[0]
         cross = (absent * negative + present * positive).sum()
     if binary:  # class 0 is the other one
@@ -82,6 +87,7 @@ def backward(
     of_cross: float,
     shift: Tensor | None,
     factor: Tensor | None,
+    smoothing: float,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
     unit, binary = Step(temperature, slopes.dtype).unit, rows.task == "binary"
@@ -94,6 +100,7 @@ def backward(
         x *= slope
         if shift is not None:
             torch.add(z, _odds(shift, z, binary=binary), out=h).sigmoid_()
+            y = torch.lerp(y, y.new_tensor(0.5), smoothing) if smoothing else y
             if factor is not None:
                 absent, present = (_spread(f, z) for f in factor.unbind(-1))
                 h *= torch.lerp(absent, present, y)
@@ -121,10 +128,10 @@ def _blocks(rows: GivenRows, slopes: Tensor) -> Iterator[_Block]:
         here = slice(i, i + length)
         slope, target = slopes[here], signed(rows.target[here])
         y, ones, *free = memory[:, : len(slope)]
-        z, mass = rows.logits.detach()[here].to(slope), torch.ne(target, rows.ignore_index, out=ones)
+        z, mass = rows.logits.detach()[here], torch.ne(target, rows.ignore_index, out=ones)
         if rows.weight is not None:
             weight = rows.weight[here].to(slope)
             mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
         elif mass.amin() == 1:
             mass = None
-        yield _Block(z, y.copy_(target), mass, slope, *free)
+        yield _Block(z.to(slope), y.copy_(target), mass, slope, *free)

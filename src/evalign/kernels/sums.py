@@ -20,11 +20,13 @@ class KernelSettings(NamedTuple):
         temperature: of the linear step.
         shift: what the cross-entropy adds to the logits, (C,); None for no cross-entropy.
         factor: of each class in the cross-entropy, (C,), or of a label's two, (L, 2); None for 1.
+        smoothing: of the labels in the cross-entropy, on a CPU alone.
     """
 
     temperature: Tensor
     shift: Tensor | None = None
     factor: Tensor | None = None
+    smoothing: float = 0.0
 
     @property
     def cross(self) -> Tensor | None:
@@ -68,7 +70,8 @@ class _SoftSums(torch.autograd.Function):
             sums, (cross, number) = flat[:-2].view(5, -1), flat[-2:]
             total = sums[2].sum()
         else:
-            step, of_rows = (settings.temperature.item(), shift, settings.factor), ()
+            how = shift, settings.factor, settings.smoothing
+            step, of_rows = (settings.temperature.item(), *how), ()
             if rows.indices:
                 ctx.batch = _batch(rows)
                 sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
@@ -93,9 +96,10 @@ class _SoftSums(torch.autograd.Function):
             of_sums = torch.cat([of_tp, of_predicted, of_cross.expand(2)])
             return fused.gradient_of_sums(rows, settings, of_rows, of_sums), None, None
         temperature = settings.temperature.item()
-        slopes = of_tp, of_predicted, of_cross.item(), settings.shift, settings.factor
+        how = settings.shift, settings.factor, settings.smoothing
+        slopes = of_tp, of_predicted, of_cross.item(), *how
         if not rows.indices:
-            return labels.backward(rows, temperature, *of_rows, *slopes), None, None
+            return labels.backward(rows, temperature, of_rows[0], *slopes), None, None
         batch: tuple[Tensor, Tensor, Tensor] = ctx.batch
         gradient = cpu.backward(*batch, temperature, tuple(of_rows), *slopes)
         return gradient.view_as(logits), None, None
