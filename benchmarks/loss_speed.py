@@ -97,6 +97,7 @@ class Line:
         return LOSSES[loss](self.metric, **SETTINGS[self.how]).to(device)
 
 
+SMOOTHED = ("AlignedLoss",)
 _DENSE = (*BOTH, "DiceLoss", "FocalLoss", "LovaszSoftmaxLoss")
 LINES = {
     "cuda": [
