@@ -372,7 +372,7 @@ def _verdict(values: list[float], goal: float | None, form: str) -> list[str]:
 
 def section(result: dict[str, Any]) -> str:
     """Write the part of the page that shows these results."""
-    threads = f"{result['threads']} threads" if result["kind"] == "cpu" else ""
+    threads = f"threads: {result['threads']}" if result["kind"] == "cpu" else ""
     triton = f"triton {result['triton']}" if result["triton"] else ""
     busy = "others used the machine too" if result["busy"] else ""
     facts = result["device"], threads, f"torch {result['torch']}", triton, busy

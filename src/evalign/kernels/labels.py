@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.rows import GivenRows, signed
+from evalign.kernels import KernelSettings
 from evalign.kernels.cpu import Step
 
 BLOCK = 2**16  # numbers
@@ -35,13 +36,10 @@ class _Block(NamedTuple):
 
 
 def forward(
-    rows: GivenRows,
-    temperature: float,
-    shift: Tensor | None,
-    factor: Tensor | None,
-    smoothing: float,
+    rows: GivenRows, settings: KernelSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
+    temperature, shift, factor, smoothing = settings
     dtype = torch.promote_types(rows.logits.dtype, torch.float32)
     slopes, binary = torch.empty_like(rows.logits, dtype=dtype), rows.task == "binary"
     step, dims = Step(temperature, dtype), [d for d in range(slopes.ndim) if d != 1 or binary]
@@ -80,16 +78,14 @@ def forward(
 
 def backward(
     rows: GivenRows,
-    temperature: float,
+    settings: KernelSettings,
     slopes: Tensor,
     of_tp: Tensor,
     of_predicted: Tensor,
     of_cross: float,
-    shift: Tensor | None,
-    factor: Tensor | None,
-    smoothing: float,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
+    temperature, shift, factor, smoothing = settings
     unit, binary = Step(temperature, slopes.dtype).unit, rows.task == "binary"
     if binary:  # H of class 0 is 1 − H of class 1
         of_tp, of_predicted = of_tp.sum(), of_predicted[1] - of_predicted[0] - of_tp[0]

@@ -18,7 +18,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
-from evalign.kernels.sums import KernelSettings
+from evalign.kernels import KernelSettings
 from evalign.losses.class_weights import class_vector, shares_tensor
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import (
