@@ -6,8 +6,8 @@ A data set has 300 rows, 30% positive, and two blocks of five features. Method A
 first block and method B on the second, both by naive Bayes with normal features. If the blocks are
 alike, so are the methods, and every difference is chance. A shift of B's positives makes B better.
 Each simulated data set is judged as `evalign compare` does: the macro-F1 of the labels of all folds
-together, its mean over repetitions, and the bootstrap of the rows. Recorded for each number of
-folds and repetitions, and each shift:
+together, its mean over repetitions, and the bootstrap of the rows, widened for
+other trainings. Recorded for each number of folds and repetitions, and each shift:
 
     difference   the mean difference of the methods
     shown        the share of data sets whose interval excludes 0, for the better method
@@ -62,7 +62,7 @@ def lead(folds: int, seeds: int, shift: float, rng: np.random.Generator) -> tupl
     a, b = (np.stack([labels(block, parts) for parts in every]) for block in blocks)
     y, number = Y.astype(int), np.arange(ROWS)
     rows = OutOfFoldScores(np.zeros((ROWS, 2)), "predict_proba", y, None, number, number)
-    *_, found = Judge(resolve("f1_macro"), rows, 2, None, 0).compare(b, a)
+    *_, found = Judge(resolve("f1_macro"), rows, 2, None, 0, ROWS - ROWS // folds).compare(b, a)
     return found
 
 

@@ -7,7 +7,7 @@
 - annealing.svg: the step at three temperatures, and a temperature that falls on plateaus.
 - offsets.svg: what AlignedLoss adds to the logits while a network learns.
 
-It needs matplotlib (`pip install -e '.[plot]'`) and takes seconds.
+It needs matplotlib (`pip install matplotlib`) and takes seconds.
 """
 
 from pathlib import Path

@@ -106,7 +106,8 @@ def scored(cell: Cell) -> dict[str, Any]:
     from evalign import score
     from evalign.estimators import AlignedEnsemble
     from evalign.estimators.choice import Trial
-    from evalign.estimators.forms import read_rows
+    from evalign.estimators.ensemble import as_numbers
+    from evalign.estimators.trials import mean_probabilities
 
     rows = split_rows(cell.dataset, cell.split, MOST_TEST)
     some = thin(rows.y, cell.size)
@@ -120,10 +121,11 @@ def scored(cell: Cell) -> dict[str, Any]:
         names = [NETWORK] if number else [*QUICK, NETWORK]
         ensemble, start = AlignedEnsemble(metric, candidates=names, random_state=cell.split), now()
         found = ensemble._try(X, y, groups=groups)
-        took, classes = now() - start, found.targets.ordered
-        seen = read_rows(ensemble, rows.X_test, found.features)
+        took, classes = now() - start, rows.classes
+        seen = as_numbers(found.features.matrix("test", rows.X_test))
         tried |= found.trials.tried
-        test |= {name: one.mean(seen, classes) for name, one in found.trials.trained.items()}
+        for name, models in found.trials.models.items():
+            test[name] = mean_probabilities(name, models, seen, classes)
         labels = partial(blend, tried, test, ensemble._settings(found.targets))
         scores = {
             name: score(metric, y_true=rows.y_test, y_pred=labels(names)[0])
@@ -150,10 +152,11 @@ def blend(
     tried: dict[str, Any], test: dict[str, np.ndarray], settings: Any, names: Sequence[str]
 ) -> tuple[np.ndarray, dict[str, float]]:
     """The labels of the test rows by some of the models, and their weights."""
-    from evalign.estimators.choice import likeliest, mean_out_of_fold
+    from evalign.estimators.choice import likeliest, weighted_mean
 
-    weights = likeliest({name: tried[name].oof for name in names})
-    rule = settings.rule(mean_out_of_fold(tried, weights))
+    several = {name: tried[name].oof for name in names}
+    weights = likeliest(several)
+    rule = settings.rule(weighted_mean(several, weights))
     mean = np.average([test[name] for name in weights], 0, weights=list(weights.values()))
     return rule(probabilities=mean), weights
 

@@ -157,7 +157,7 @@ def test_one_model_groups_and_a_validation_table(tmp_path):
     assert run.about["rows"]["validation"] == 80
 
 
-def test_auto_and_its_time(data, tmp_path, monkeypatch):
+def test_time(data, tmp_path, monkeypatch):
     """What reading the table leaves of the time is the ensemble's limit."""
     seen = []
     monkeypatch.setattr(
@@ -166,10 +166,9 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
         lambda self, *arguments, **more: seen.append(self.get_params(deep=False)) or 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
-        invoke(*fit(data, tmp_path / "run", "--time", "30m", "--seed", 3, model="auto"))
+        invoke(*fit(data, tmp_path / "run", "--time", "30m", "--seed", 3, model="blend"))
     (given,) = seen
     assert 1600 < given["time_limit"] < 1800
-    assert given["choose"] == "auto"
     assert given["random_state"] == 3
     assert given["candidates"] == DEFAULT
 
@@ -246,4 +245,4 @@ def test_times():
 
 
 def test_the_models_are_those_of_the_library():
-    assert {*MODELS.__args__} == {*DEFAULT, "auto", "blend", "network"}
+    assert {*MODELS.__args__} == {*DEFAULT, "blend", "network"}

@@ -6,19 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evalign import AlignedEnsemble
 from evalign.estimators import out_of_fold
-from tests.estimator.models import quick
 
 RNG = np.random.default_rng(0)
-
-
-def test_a_network_that_is_trained_on_one_group():
-    X = RNG.normal(size=(120, 2))
-    y, network = (X[:, 0] > 0).astype(int), quick("f1", epochs=1, decision="argmax")
-    clf = AlignedEnsemble("f1", candidates=[("net", network)], cv=2, decision="argmax")
-    clf.fit(X, y, groups=np.arange(120) % 2)
-    assert [len(model.history_) for model in clf.models_["net"]] == [1, 1]
 
 
 class XGBClassifier(LogisticRegression):

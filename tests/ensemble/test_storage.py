@@ -9,11 +9,10 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
 
 import evalign
 from evalign import AlignedEnsemble, metrics
-from evalign.estimators import AlignedClassifier, FrameEncoder
+from evalign.estimators import AlignedClassifier
 from evalign.store.files import StoreError
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
@@ -96,20 +95,15 @@ def test_a_network_with_functions_is_not_saved(tmp_path):
     assert not (tmp_path / "one").exists()
 
 
-def test_own_models_of_frames_are_saved_with_their_encoder(tmp_path):
-    """A splitter is not, nor boosted trees that ask for categories."""
+def test_own_models_of_frames_are_saved(tmp_path):
+    """A splitter is not."""
     frame = pd.DataFrame({"a": X[:, 0], "kind": pd.Categorical(NAMES)})
-    encoded = make_pipeline(FrameEncoder(), GaussianNB())
-    own, folds = [("bayes", encoded)], StratifiedKFold(2)
+    own, folds = [("bayes", GaussianNB())], StratifiedKFold(2)
     clf = AlignedEnsemble(candidates=own, cv=folds, decision="argmax", random_state=0)
     clf.fit(frame, Y).save(tmp_path / "model")
     loaded = evalign.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(frame), clf.predict_proba(frame))
     assert loaded.cv is None
-    clf.set_params(candidates=[("trees", HistGradientBoostingClassifier(max_iter=2))])
-    with pytest.raises(ValueError, match=r"not categories. Put FrameEncoder before it"):
-        clf.fit(frame, Y).save(tmp_path / "other")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize(
@@ -117,11 +111,10 @@ def test_own_models_of_frames_are_saved_with_their_encoder(tmp_path):
     [
         ("arguments.nosuch", 1),
         ("arguments", 3),
-        ("fitted.trained", {}),
-        ("fitted.trained", 3),
-        ("fitted.trained.linear", [False, False, []]),
-        ("fitted.trained.linear.0", True),
-        ("fitted.trained.linear.2", [3]),
+        ("fitted.models_", {}),
+        ("fitted.models_", 3),
+        ("fitted.models_.linear", []),
+        ("fitted.models_.linear", [3]),
         ("fitted.weights_", {"nosuch": 1.0}),
         ("fitted.weights_", {"linear": -1.0}),
         ("fitted.weights_", {}),
@@ -145,6 +138,6 @@ def test_a_forged_state_is_refused_in_one_line(saved, tmp_path, where, value):
 
 def test_models_of_other_classes_are_refused(saved, tmp_path):
     path = shutil.copy(saved, tmp_path / "ensemble")
-    put(path, "+.fitted.trained.forest of mine.2.0.+.classes_", {"$labels": ["x"], "dtype": "<U1"})
+    put(path, "+.fitted.models_.forest of mine.0.+.classes_", {"$labels": ["x"], "dtype": "<U1"})
     with pytest.raises(StoreError, match="cannot be opened"):
         AlignedEnsemble.load(path)

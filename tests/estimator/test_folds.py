@@ -96,7 +96,7 @@ def test_new_rows_get_the_mean_of_the_networks():
 def test_the_epoch_and_the_rule_are_of_all_rows(network):
     clf = classifier(network=network).fit(X, Y)
     assert isinstance(clf.network_, Folds)
-    fold = LabelledRows(X, Y, np.ones(200)).folds(None, clf._seed)
+    fold = LabelledRows(X, Y, np.ones(200)).folds(clf._seed)
     assert sorted(np.unique(fold)) == [0, 1, 2, 3, 4]
     scaled = clf._scaler(torch.from_numpy(X)).float()
     logits = torch.empty(200, 3, dtype=torch.float64)
@@ -129,11 +129,11 @@ def test_when_there_are_folds():
 
 def test_groups_stay_in_one_fold():
     groups = np.arange(200) // 8
-    rows = LabelledRows(X, Y, np.ones(200))
-    fold = rows.folds(groups, 0)
+    rows = LabelledRows(X, Y, np.ones(200), groups)
+    fold = rows.folds(0)
     assert all(len(np.unique(fold[groups == g])) == 1 for g in range(25))
     assert len(np.unique(fold)) == 5
-    assert rows.folds(groups % 2, 0).max() == 1
+    assert rows._replace(groups=groups % 2).folds(0).max() == 1
 
 
 def test_rows_of_weight_0_are_in_no_fold():

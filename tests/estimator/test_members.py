@@ -4,7 +4,6 @@ import copy
 import math
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from sklearn.metrics import f1_score
@@ -18,6 +17,7 @@ from evalign.store.files import StoreError
 from evalign.training import Settings, fit
 from tests import tolerances
 from tests.estimator.models import imbalanced, noted_losses
+from tests.estimator.test_export import exported
 from tests.forged import forge, opened
 
 EDGES = [torch.linspace(-2, 2, 9), None, torch.tensor([-1.0, 0.0, 3.0]), None]
@@ -87,9 +87,7 @@ def test_it_is_saved_also_with_fewer_members(with_two, fitted, tmp_path):
 
 @pytest.mark.slow
 def test_a_classifier_with_fewer_members_is_exported(with_two, tmp_path):
-    with_two.export(tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    label, probability = session.run(["label", "probability"], {"X": X.astype(np.float32)})
+    label, probability = exported(with_two, X, tmp_path / "model.onnx")(X)
     assert np.array_equal(with_two.classes_[label], with_two.predict(X))
     expected = with_two.predict_proba(X)
     np.testing.assert_allclose(probability, expected, atol=tolerances.FLOAT32_SUM)

@@ -44,7 +44,7 @@ def demo(**shared: Any) -> None:
 
 
 # Help that does not fit beside its option
-MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
+MODEL = "One model, or a weighted mean of several (blend)."
 TIME = "Time limit of the whole command, such as 90s, 5m or 1h; slow models are skipped."
 RECIPE = "How to train the network (default: aligned; with a constraint, cross_entropy)."
 VALIDATION = "Validation rows, to choose the epoch and the decision rule (default: folds of DATA)."

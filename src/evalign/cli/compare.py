@@ -70,7 +70,7 @@ def _ensemble(
     metric: str, positive: Any, models: Sequence[str], folds: int, **network: Any
 ) -> AlignedEnsemble:
     """The models and a network of each recipe, which holds out rows of its own for its epoch."""
-    usual = {"pos_label": positive, "random_state": 0, **network}
+    usual = {"random_state": 0, **network}
     recipes = [(name, AlignedClassifier(metric, recipe=name, **usual)) for name in RECIPES]
     return AlignedEnsemble(metric, candidates=[*models, *recipes], cv=folds, pos_label=positive)
 

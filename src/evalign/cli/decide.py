@@ -119,13 +119,11 @@ def apply_rule(spoken: Terminal, given: Namespace) -> None:
 
 
 def _in_units_of_the_metric(results: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The results of `evidence` without its curve, and with costs as they are: it negates them."""
+    """The results of `evidence`, with costs as they are: it negates them."""
     greater = resolve(metric).greater_is_better
     means = [name for name in results if name.endswith(("_score", "_scores")) and name[:3] != "std"]
     negated = {} if greater else {name: -results[name] for name in means}
-    curve = dict.fromkeys(("thresholds", "threshold_scores"))
-    kept = {name: value for name, value in (results | negated).items() if name not in curve}
-    return {"greater_is_better": greater, **kept}
+    return {"greater_is_better": greater, **results, **negated}
 
 
 def _shown(results: dict[str, Any], rule: DecisionRule, metric: str, out: Path) -> Iterator[str]:

@@ -18,7 +18,7 @@ from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
 from evalign.cli.terminal import Terminal
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
-from evalign.estimators.candidates import AUTO, BLEND, DEFAULT
+from evalign.estimators.candidates import BLEND, DEFAULT
 from evalign.estimators.recipes import chosen_recipe
 from evalign.report import render
 from evalign.store.files import digest
@@ -88,8 +88,7 @@ def estimators(given: Namespace, labels: Labels, limit: float | None) -> dict[st
         }
     ensemble = AlignedEnsemble(
         metric,
-        candidates=DEFAULT if model in (AUTO, BLEND) else (model,),
-        choose=AUTO if model == AUTO else BLEND,
+        candidates=DEFAULT if model == BLEND else (model,),
         time_limit=limit,
         **usual,
     )
@@ -117,9 +116,11 @@ def _train(
 ) -> None:
     """Fit to folds of the training rows, or to all of them where validation rows are given."""
     rows, validated, known = parts["training"], parts.get("validation"), labels.array
-    given: dict[str, Any] = {"checkpoint": checkpoint}
-    if isinstance(model, AlignedClassifier) and validated is not None:
-        given["validation_data"] = (validated.X, known[validated.y], validated.weight)
+    given: dict[str, Any] = {}
+    if isinstance(model, AlignedClassifier):
+        given["checkpoint"] = checkpoint
+        if validated is not None:
+            given["validation_data"] = (validated.X, known[validated.y], validated.weight)
     elif validated is not None:
         fold = np.split(np.arange(len(rows.y) + len(validated.y)), [len(rows.y)])
         rows = rows.followed_by(validated)

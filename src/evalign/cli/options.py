@@ -15,7 +15,7 @@ from evalign.cli.files import SUFFIXES, table, writable
 # Copies of the library's values, because the library takes seconds to load; a test compares them.
 RECIPES = Literal["aligned", "cross_entropy", "east"]
 DECISIONS = Literal["argmax", "tuned", "expected"]
-MODELS = Literal["auto", "blend", "network", "boosting", "forest", "linear"]
+MODELS = Literal["blend", "network", "boosting", "forest", "linear"]
 UNITS = {"s": 1, "m": 60, "h": 3600}
 Column = partial(Option, metavar="COL")
 Flag = partial(Option, False, metavar="")

@@ -4,11 +4,11 @@ Inputs become out-of-fold scores, these become a rule, and both are kept and sav
 `out_of_fold` splits, trains and scores any classifier, `evidence` fits rules fold by fold,
 `targets` reads labels, weights and groups.
 
-- `decision_cv`: the spine around one classifier; `plot` shows its rule.
-- `ensemble`: around several. `candidates` builds them, `forms` gives them the rows, `trials` trains
-  them in time, `choice` chooses or blends, `judge` scores all of them. `compare` repeats this.
+- `decision_cv`: the spine around one classifier.
+- `ensemble`: around several. `candidates` builds them, `trials` trains them in time, `choice`
+  blends them, `judge` scores all of them. `compare` repeats this.
 - `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`, `recipes`,
-  `arguments`, `progress`) to `export`.
+  `arguments`, `progress`) to `module`.
 
 May import `training`, `tables` and what is below them.
 """

@@ -1,8 +1,7 @@
 """The models that an ensemble chooses from or blends."""
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from sklearn.base import is_classifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
@@ -21,42 +20,22 @@ DEFAULT = ("linear", "boosting", "forest")
 # The forest: its trees; rows per tree at most, to bound time and memory; the rows above which a
 # leaf holds two rows, which makes trees a third as large; those up to which one core is as fast.
 TREES, ROWS_OF_A_TREE, TWO_ROW_LEAVES, ONE_CORE = 200, 20_000, 5_000, 1_500
-BLEND, AUTO = "blend", "auto"
+BLEND = "blend"  # the name of all together
 # From fast to slow, the order in which they are trained, with the seconds that a fold may take on
 # a slow core, whatever its size and for each million numbers: a first guess, for the progress bar.
 SECONDS = {
     "linear": (0.05, 0.3),
     "boosting": (0.3, 1.5),
     "forest": (0.4, 10.0),
-    "lightgbm": (0.3, 1.5),
-    "xgboost": (0.3, 1.5),
-    "catboost": (2.0, 10.0),
     "network": (4.0, 100.0),
 }
 NAMES = tuple(SECONDS)
 
 
-class CandidateModel(NamedTuple):
-    """A model to try.
-
-    Args:
-        name: its name in the results.
-        estimator: a scikit-learn classifier with `predict_proba`, not fitted.
-        own: whether the user gave it. It then sees the original rows and labels; named candidates
-            see a matrix of numbers and class codes, of two the positive one last.
-        network: whether it is an `AlignedClassifier`, which reads typed columns.
-    """
-
-    name: str
-    estimator: Any
-    own: bool
-    network: bool
-
-
 def build(
     given: Sequence[Any], metric: str | MetricFunction, recipe: str, rows: int, seed: int
-) -> list[CandidateModel]:
-    """The candidates for a table, the fast ones first.
+) -> dict[str, Any]:
+    """Classifiers with `predict_proba`, not fitted, by their names, the fast ones first.
 
     Args:
         given: names of `NAMES`, or pairs of a name and a classifier.
@@ -69,32 +48,31 @@ def build(
     some = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
     require(some, OWNER, "candidates", allowed, repr(given))
     made = [_made(one, allowed, metric, recipe, rows, seed) for one in given]
-    names = [candidate.name for candidate in made]
+    names = [name for name, _ in made]
     double = sorted({name for name in names if names.count(name) > 1})
     require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
     middle = NAMES.index("network") - 0.5  # of unknown speed
-    return sorted(made, key=lambda one: middle if one.own else NAMES.index(one.name))
+    return dict(sorted(made, key=lambda one: NAMES.index(one[0]) if one[0] in NAMES else middle))
 
 
 def _made(
     one: Any, allowed: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int
-) -> CandidateModel:
+) -> tuple[str, Any]:
     if isinstance(one, str):
         cure = nearest(one, NAMES)
         known = f"be some of {', '.join(NAMES)}"
         require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
-        model = _estimator(one, metric, recipe, rows, seed)
-        return CandidateModel(one, model, False, isinstance(model, AlignedClassifier))
+        return one, _estimator(one, metric, recipe, rows, seed)
     pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
     require(pair, OWNER, "candidates", allowed, repr(one))
     name, estimator = one
-    other = f"have names other than {BLEND!r} and {AUTO!r}"
-    require(name not in ("", BLEND, AUTO), OWNER, "candidates", other, repr(name))
+    other = f"have names other than {BLEND!r}"
+    require(name not in ("", BLEND), OWNER, "candidates", other, repr(name))
     if not (is_classifier(estimator) and hasattr(estimator, "predict_proba")):
         wanted = "be classifiers with predict_proba"
         cure = "Put sklearn.calibration.CalibratedClassifierCV around it."
         raise TypeError(complaint(OWNER, "candidates", wanted, f"{name}: {estimator!r}", cure))
-    return CandidateModel(name, estimator, True, isinstance(estimator, AlignedClassifier))
+    return name, estimator
 
 
 def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int) -> Any:
@@ -115,29 +93,7 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
                 n_jobs=-1 if rows > ONE_CORE else None,
                 random_state=seed,
             )
-        case "network":
-            return network_candidate(metric, recipe, seed)
-        case "lightgbm":
-            return _imported(name).LGBMClassifier(random_state=seed, verbose=-1)
-        case "xgboost":
-            return _imported(name).XGBClassifier(random_state=seed)
-    made = _imported(name).CatBoostClassifier
-    return made(random_seed=seed, verbose=False, allow_writing_files=False)
-
-
-def network_candidate(metric: str | MetricFunction, recipe: str, seed: int) -> AlignedClassifier:
-    """The network that is a candidate, without a rule: the ensemble has its own.
-
-    The fraction is held out where the fold is too small to validate on (`trials.train`).
-    """
-    return AlignedClassifier(
-        metric, recipe=recipe, decision="argmax", validation_fraction=0.2, random_state=seed
-    )
-
-
-def _imported(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        allowed, cure = "be models that are installed", f"Run: pip install {package}"
-        raise ValueError(complaint(OWNER, "candidates", allowed, repr(package), cure)) from error
+        case _:  # the ensemble has a rule of its own
+            return AlignedClassifier(
+                metric, recipe=recipe, decision="argmax", validation_fraction=0.2, random_state=seed
+            )

@@ -1,22 +1,19 @@
-"""Choose or weight the candidates of an ensemble, and estimate the gain by nested cross-fitting.
+"""Blend the candidates of an ensemble, and estimate the gain by nested cross-fitting.
 
-A fold must not be scored by a choice that was made on it. So for each fold the candidates and the
-rule are chosen anew on the other folds, with rules that are fitted to these alone. The labels of
-all folds together then have one score, as single folds may hold few rows of a class.
+A fold must not be scored by a choice that was made on it. So for each fold the weights and the rule
+are found anew on the other folds. The labels of all folds together then have one score, as single
+folds may hold few rows of a class.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import DecisionRule
-from evalign.estimators.candidates import BLEND
-from evalign.estimators.evidence import WAYS, CrossFitted, RuleSettings
-from evalign.estimators.judge import Judge, Labels
+from evalign.estimators.evidence import WAYS, RuleSettings
+from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import OutOfFoldScores
 
 # The weights of a blend: prior rows of each candidate, the least probability that counts, steps at
@@ -29,29 +26,22 @@ class Trial(NamedTuple):
 
     Args:
         oof: its out-of-fold probabilities.
-        found: its labels for each fold, by a rule fitted to the others and by argmax.
+        labels: of each fold, by a rule fitted to the others and by argmax.
         seconds: of its training.
     """
 
     oof: OutOfFoldScores
-    found: CrossFitted
+    labels: Labels
     seconds: float
 
-    def labels_without(self, fold: int, way: str) -> np.ndarray:
-        """The labels of all rows by the rule fitted without this fold; −1 if there is none."""
-        rule, argmax = self.found.rules[fold], self.found.labels["argmax"]
-        if way == "argmax":
-            return argmax
-        return np.full_like(argmax, -1) if rule is None else rule(probabilities=self.oof.values)
 
-
-class ChosenModels(NamedTuple):
-    """What was chosen.
+class Blend(NamedTuple):
+    """What the candidates are together.
 
     Args:
         weights: of the candidates in the mean, by name; they sum to 1.
         rule: from mean probabilities to labels.
-        labels: of each fold, by the candidates and the rule chosen on the other folds.
+        labels: of each fold, by the weights and the rule found on the other folds.
     """
 
     weights: dict[str, float]
@@ -59,37 +49,29 @@ class ChosenModels(NamedTuple):
     labels: Labels
 
 
-def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Judge) -> ChosenModels:
-    """Choose or blend candidates that were cross-validated on the same folds."""
-    rows, everything = judge.rows, np.ones(len(judge.rows.y), bool)
-
-    def weights(some: np.ndarray, labels: Callable[[Trial], np.ndarray]) -> dict[str, float]:
-        if how == BLEND:
-            return likeliest({name: one.oof.take(some) for name, one in tried.items()})
-        return {judge.best({name: labels(one) for name, one in tried.items()}, some): 1.0}
-
-    labels: Labels = {}
-    for way, decision in WAYS.items():
-        labels[way] = np.full_like(rows.y, -1)
-        for place, fold in enumerate(np.unique(rows.fold)):
-            own = np.asarray(rows.fold == fold)
-            chosen = weights(~own, partial(Trial.labels_without, fold=place, way=way))
-            if len(chosen) == 1:
-                labels[way][own] = tried[next(iter(chosen))].found.labels[way][own]
-                continue
-            oof = mean_out_of_fold(tried, chosen)
+def blend(tried: dict[str, Trial], settings: RuleSettings) -> Blend:
+    """Blend candidates that were cross-validated on the same folds."""
+    several = {name: one.oof for name, one in tried.items()}
+    rows = next(iter(several.values()))
+    labels: Labels = {way: np.full_like(rows.y, -1) for way in WAYS}
+    for fold in np.unique(rows.fold):
+        own = np.asarray(rows.fold == fold)
+        oof = weighted_mean(several, likeliest({n: one.take(~own) for n, one in several.items()}))
+        for way, decision in WAYS.items():
             rule = settings.rule_without(oof, fold, decision)
             if rule is not None:
                 labels[way][own] = rule(probabilities=oof.values[own])
-    final = weights(everything, lambda one: one.found.labels["rule"])
-    return ChosenModels(final, settings.rule(mean_out_of_fold(tried, final)), labels)
+    weights = likeliest(several)
+    return Blend(weights, settings.rule(weighted_mean(several, weights)), labels)
 
 
-def mean_out_of_fold(tried: dict[str, Trial], weights: dict[str, float]) -> OutOfFoldScores:
+def weighted_mean(
+    several: dict[str, OutOfFoldScores], weights: dict[str, float]
+) -> OutOfFoldScores:
     """The weighted mean of probabilities for the same rows."""
-    several = [tried[name].oof for name in weights]
-    mean = np.average([one.values for one in several], 0, weights=list(weights.values()))
-    return replace(several[0], values=mean)
+    values = [several[name].values for name in weights]
+    mean = np.average(values, 0, weights=list(weights.values()))
+    return replace(next(iter(several.values())), values=mean)
 
 
 def likeliest(several: dict[str, OutOfFoldScores]) -> dict[str, float]:

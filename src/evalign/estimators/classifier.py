@@ -15,23 +15,21 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.arguments import check_arguments
-from evalign.estimators.export import export
 from evalign.estimators.fitting import train
+from evalign.estimators.module import RowsToLabels
 from evalign.estimators.network import BLOCK, blockwise, chosen, find_device, saved_network
 from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.estimators.rows import (
     HELD_OUT,
     OWNER,
     SMALL_CLASS,
-    LabelledRows,
     dense,
-    learn_features,
     network_input,
+    read_rows,
     read_validation,
 )
 from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.estimators.spine import Aligned, register, restored
-from evalign.estimators.targets import read_targets, row_groups, row_weights
 from evalign.tables.features import Features, read
 from evalign.training import History
 
@@ -182,28 +180,21 @@ class AlignedClassifier(Aligned):
         allowed = "be an integer with a checkpoint, which only the same seed can resume"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
         metric = resolve(self.metric, owner=OWNER)
-        y, targets, codes = read_targets(OWNER, y, metric, self.pos_label)
-        given = read(self, X, reset=True)
+        given = (X, y, sample_weight, groups, constraint_groups)
+        rows, targets, features = read_rows(OWNER, self, metric, *given)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        weight = row_weights(OWNER, sample_weight, len(codes))
-        groups = row_groups(OWNER, groups, len(codes))
-        constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
-        features, counted = learn_features(OWNER, given, y, weight)
-        weight = np.ones(len(codes)) if weight is None else weight
-        rows = LabelledRows(features.matrix(OWNER, given), codes, weight, constraint_groups)
-        rows, groups = rows.take(counted), None if groups is None else groups[counted]
         small = isinstance(self.network, str) and self.validation_fraction is None
         small = small and validation_data is None and rows.rarest < SMALL_CLASS
-        fold = rows.folds(groups, seed) if small else None
+        fold = rows.folds(seed) if small else None
         if validation_data is not None:
             training, validation = rows, read_validation(self, validation_data, features, targets)
         elif fold is not None:
             training = validation = rows
         else:
             fraction = self.validation_fraction or HELD_OUT
-            training, validation = rows.hold_out(fraction, groups, seed, targets.ordered)
+            training, validation = rows.hold_out(fraction, seed, targets.ordered)
         settings = self._settings(targets)
-        settings.check(OWNER, validation.groups)  # before training
+        settings.check(OWNER, validation.constraint_groups)  # before training
         network, scaler, history, logits, offsets = train(
             arguments,
             training,
@@ -223,7 +214,7 @@ class AlignedClassifier(Aligned):
             None if equal else validation.weight,
             number,
             number,
-            validation.groups,
+            validation.constraint_groups,
             offsets,
         )
         self.rule_, self._targets = settings.rule(oof), targets
@@ -239,20 +230,16 @@ class AlignedClassifier(Aligned):
         check_is_fitted(self)
         return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]).numpy())
 
-    def export(self, path: str | os.PathLike[str]) -> None:
-        """Write an ONNX file, from raw rows to labels, with the decision rule inside.
+    def as_module(self) -> nn.Module:
+        """From rows of an array of numbers to labels and probabilities, as a module.
 
-        After an array, the input is "X" (n, n_features), float32. After a frame, each column is an
-        input (n, 1) by its name: numbers as float64 with NaN if missing, bools as 1, 0 or NaN,
-        categories as strings with "" if missing, dates as int64, microseconds since 1970 (numpy's
-        datetime64[us], NaT if missing). The outputs are "label" (n,), an index into the classes,
-        which are in the file's metadata as JSON, and "probability" and "score" (n, n_classes), in
-        their order (of two, the positive one last); if multilabel, "label" is 0 or 1,
-        (n, n_labels). A row with an infinity, which `predict` refuses, gets the label −1 and NaN
-        for the others. Needs `onnx` and `onnxscript`.
+        It compiles, and `torch.onnx.export` takes it; preprocessing, network and rule are inside.
+        Labels (n,) are indices into `rule_.classes`, probabilities (n, n_classes) are in their
+        order; if multilabel, labels are 0 or 1, (n, n_labels). Gaps are NaN. A row with an
+        infinity, which `predict` refuses, gets the label −1 and NaN for probabilities.
         """
         check_is_fitted(self)
-        export(path, self)
+        return RowsToLabels(self).eval()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy of a model that was trained on a GPU must be readable where there is none.

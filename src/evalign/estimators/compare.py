@@ -54,4 +54,4 @@ def compare(
             X, y, sample_weight, groups, constraint_groups
         )
 
-    return results([tried(seed) for seed in seeds], ensemble.choose)
+    return results([tried(seed) for seed in seeds])

@@ -26,7 +26,6 @@ from evalign.estimators.out_of_fold import (
     splits,
     trained,
 )
-from evalign.estimators.plot import plot
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import read_targets, row_groups, row_weights, warn_of_lost
 from evalign.training import TrainingWarning
@@ -78,11 +77,10 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
             `gain_high` with 95% confidence, and `gain_p` its p-value (Nadeau and Bengio's).
             `sources` is the rule's `source` without each fold; `confusion` and `argmax_confusion`
             are of all folds together. For two classes, `threshold` is the rule's and
-            `fold_thresholds` are those without each fold, on the scale of the classifier's scores;
-            `threshold_scores` (folds, thresholds) is the metric at each of `thresholds`. With a
-            constraint, `fold_slacks` says for each of its parts how far the rule of the other
-            folds is on the allowed side of the bound on each fold; with a confidence,
-            `fold_promised` says whether that rule promised it.
+            `fold_thresholds` are those without each fold, on the scale of its scores. With a
+            constraint, `fold_slacks` says for each of its parts how far the rule of the other folds
+            is on the allowed side of the bound on each fold; with a confidence, `fold_promised`
+            says whether that rule promised it.
         n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
 
     Examples:
@@ -216,19 +214,6 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         one = self._models[0].predict_proba(_safe_indexing(X, [0]))
         listed = isinstance(one, list)  # an array of each label, as forests give them
         return [np.stack([1 - label, label], 1) for label in mean.T] if listed else mean
-
-    def plot(self, ax: Any = None) -> Any:
-        """Plot the effect of the rule and return the Axes. Needs matplotlib.
-
-        For two classes: the metric against the threshold, mean and standard deviation over the
-        folds, with the thresholds of the rule and of argmax. For more: the gain of each class.
-
-        Args:
-            ax: the Axes to draw on; new ones by default.
-        """
-        check_is_fitted(self)
-        metric = resolve(self.metric, owner=OWNER)
-        return plot(self.cv_results_, metric, self._targets.names, self._method, ax)
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)

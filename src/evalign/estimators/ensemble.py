@@ -1,7 +1,6 @@
-"""`AlignedEnsemble`: the best of several models for a metric, or their weighted mean."""
+"""`AlignedEnsemble`: the weighted mean of several models, decided for a metric."""
 
 import copy
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,30 +16,37 @@ from evalign.core.checks import require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
-from evalign.estimators.candidates import AUTO, BLEND, DEFAULT, OWNER, build
-from evalign.estimators.choice import ChosenModels, choose
-from evalign.estimators.forms import read_rows, read_table
+from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
+from evalign.estimators.choice import Blend, blend
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
 from evalign.estimators.recipes import chosen_recipe
+from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, warn_of_lost
-from evalign.estimators.trials import TrainedModels, Trials, folds, run_trials
-from evalign.tables.features import Features
+from evalign.estimators.trials import Trials, folds, mean_probabilities, run_trials
+from evalign.tables.features import Features, read
+from evalign.tables.labels import label_array
+from evalign.tables.values import within_float32
 from evalign.training import TrainingWarning
 
 
+def as_numbers(matrix: Any) -> np.ndarray:
+    """The matrix as trees take it: dense, and within the range of float32."""
+    return within_float32(matrix.toarray() if sparse.issparse(matrix) else matrix)
+
+
 class Tried(NamedTuple):
-    """Candidates that were tried on one set of folds, and what was chosen of them."""
+    """Candidates that were tried on one set of folds, and their blend."""
 
     targets: Targets
     features: Features
     trials: Trials
-    choice: ChosenModels
+    blend: Blend
 
 
-def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+def results(runs: Sequence[Tried]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """`cv_results_` and `gain_` of the same rows, of the mean scores of all runs.
 
     A candidate that was left out of one run is left out.
@@ -55,12 +62,12 @@ def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict
     def repeated(labels: list[Labels]) -> Labels:
         return {way: np.stack([one[way] for one in labels]) for way in labels[0]}
 
-    labels = {name: repeated([tried[name].found.labels for tried in each]) for name in names}
-    own = repeated([run.choice.labels for run in runs])
-    weights = [[run.choice.weights.get(name, 0.0) for name in names] for run in runs]
+    labels = {name: repeated([tried[name].labels for tried in each]) for name in names}
+    own = repeated([run.blend.labels for run in runs])
+    weights = [[run.blend.weights.get(name, 0.0) for name in names] for run in runs]
     seconds = [[tried[name].seconds for name in names] for tried in each]
     table: dict[str, list[Any]] = {
-        "candidate": [*names, how],
+        "candidate": [*names, BLEND],
         "weight": [*np.mean(weights, 0).tolist(), 1.0],
         "seconds": [*np.mean(seconds, 0).tolist(), np.nan],
         **judge.table(labels, own),
@@ -69,7 +76,7 @@ def results(runs: Sequence[Tried], how: str) -> tuple[dict[str, list[Any]], dict
 
 
 class AlignedEnsemble(Aligned):
-    """The best of several models for a table, or their weighted mean, with a decision rule.
+    """The weighted mean of several models for a table, with a decision rule.
 
     All candidates are cross-validated on the same folds, and a decision rule (`fit_decision`) is
     fitted to the out-of-fold probabilities. The models of the folds are kept, and `predict` takes
@@ -79,13 +86,11 @@ class AlignedEnsemble(Aligned):
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
             function of a `Confusion`. Names without an average ("f1") are for two classes.
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
+            All see the columns as numbers (`FrameEncoder`), and class codes, of two the positive
+            one last.
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
-            boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
-            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed;
-            an ensemble with them is kept by joblib, not by `save`.
-        choose: "blend" for the mean of the candidates' probabilities, with the weights that
-            maximise the likelihood of the held-out labels; "auto" for the candidate with the best
-            metric.
+            boosting, "forest" extra trees, "linear" logistic regression of scaled columns. Their
+            weights in the mean maximise the likelihood of the held-out labels.
         cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
             folds up to 5,000 rows, 3 up to 20,000, and a single held-out fifth beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
@@ -110,8 +115,9 @@ class AlignedEnsemble(Aligned):
             `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
             negated) of labels by rules that were fitted to the other folds, "argmax_score" that of
             the most probable labels, and "gain" how far the ensemble is ahead of the candidate with
-            its rule. The suffixes "_low" and "_high" are 95% intervals for other rows (a paired
-            bootstrap). For each fold, the ensemble is chosen anew on the other folds.
+            its rule. The suffixes "_low" and "_high" are 95% intervals for other rows and trainings
+            (a paired bootstrap, widened as by Nadeau and Bengio). For each fold, the weights and
+            the rule are found anew on the other folds.
         gain_: how far the ensemble is ahead of "against", the candidate with the best
             "argmax_score" (with a constraint, which argmax ignores, the best "rule_score"):
             "value", "low" and "high". That candidate, unlike the ensemble, is chosen on the very
@@ -138,15 +144,14 @@ class AlignedEnsemble(Aligned):
     features_: Features
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _trained: dict[str, TrainedModels]
-    _kept = ("weights_", "rules_", "cv_results_", "gain_", "left_out_", "features_")
+    models_: dict[str, list[Any]]
+    _kept = ("models_", "weights_", "rules_", "cv_results_", "gain_", "left_out_", "features_")
 
     def __init__(
         self,
         metric: str | MetricFunction = "f1_macro",
         *,
         candidates: Sequence[Any] = DEFAULT,
-        choose: str = BLEND,
         cv: Any = None,
         decision: str = "tuned",
         constraint: str | None = None,
@@ -159,7 +164,6 @@ class AlignedEnsemble(Aligned):
     ) -> None:
         self.metric = metric
         self.candidates = candidates
-        self.choose = choose
         self.cv = cv
         self.decision = decision
         self.constraint = constraint
@@ -179,34 +183,25 @@ class AlignedEnsemble(Aligned):
         *,
         groups: Any = None,
         constraint_groups: Any = None,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Train the candidates, choose or blend them, and fit the rule.
+        """Train the candidates, blend them, and fit the rule.
 
         Args:
-            X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees the original
-                frame, and later ones with columns in this order.
+            X: rows, as `AlignedClassifier` takes them.
             y: a label per row, numbers or strings.
             sample_weight: a weight per row, for the candidates that take one, the choice and the
                 rule. Only ratios count: candidates get weights with a mean of 1. Rows of weight 0
                 are left out; a class that has no others stays in `classes_`, with probability 0.
             groups: a value per row; the rows of a group stay together in the folds.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
-            checkpoint: a folder for the checkpoints of networks, from which the same call resumes,
-                see `AlignedClassifier.fit`.
         """
-        tried = self._try(X, y, sample_weight, groups, constraint_groups, checkpoint)
-        targets, features, trials, choice = tried
-        self._targets, self.features_, self._trained = targets, features, trials.trained
-        self.weights_, self.rule_, self.rules_ = choice.weights, choice.rule, trials.rules
-        self.cv_results_, self.gain_ = results([tried], self.choose)
+        tried = self._try(X, y, sample_weight, groups, constraint_groups)
+        targets, features, trials, found = tried
+        self._targets, self.features_, self.models_ = targets, features, trials.models
+        self.weights_, self.rule_, self.rules_ = found.weights, found.rule, trials.rules
+        self.cv_results_, self.gain_ = results([tried])
         self.left_out_ = trials.left_out
         return self
-
-    @property
-    def models_(self) -> dict[str, list[Any]]:
-        check_is_fitted(self)
-        return {name: one.models for name, one in self._trained.items()}
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes): the weighted mean, before the rule's calibration."""
@@ -216,7 +211,7 @@ class AlignedEnsemble(Aligned):
     def only(self, name: str) -> Self:
         """One candidate with its rule, as a classifier of its own."""
         check_is_fitted(self)
-        known = list(self._trained)
+        known = list(self.models_)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
         alone = copy.copy(self)
         alone.weights_, alone.rule_ = {name: 1.0}, self.rules_[name]
@@ -234,12 +229,9 @@ class AlignedEnsemble(Aligned):
         sample_weight: Any = None,
         groups: Any = None,
         constraint_groups: Any = None,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Tried:
-        """Train the candidates, and choose among them."""
+        """Train the candidates, and blend them."""
         start = time.monotonic()
-        known = self.choose in (BLEND, AUTO)
-        require(known, OWNER, "choose", f"be {BLEND} or {AUTO}", repr(self.choose))
         check_folds(OWNER, self.cv, None)
         limit = self.time_limit
         ok = isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
@@ -247,43 +239,43 @@ class AlignedEnsemble(Aligned):
         require(ok, OWNER, "time_limit", allowed, repr(limit))
         deadline = start + (np.inf if limit is None else limit)
         metric = resolve(self.metric, owner=OWNER)
+        shape = () if y is None else label_array(OWNER, y).shape
+        cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
+        one, got = shape[1:] in ((), (1,)), f"several, of shape {shape}"
+        require(one, OWNER, "y", "hold one label per row", got, cure)
         given = (X, y, sample_weight, groups, constraint_groups)
-        table, targets, features = read_table(self, metric, *given)
+        rows, targets, features = read_rows(OWNER, self, metric, *given)
+        rows = rows._replace(X=as_numbers(rows.X))
         settings = self._settings(targets)
-        settings.check(OWNER, table.constraint_groups)
+        settings.check(OWNER, rows.constraint_groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = folds(self.cv, table, seed)
-        warn_of_lost(targets, table.codes, parts)
+        parts = folds(self.cv, rows, seed)
+        warn_of_lost(targets, rows.y, parts)
         most = max(len(training) for training, _ in parts)
         recipe = chosen_recipe(None, self.constraint)
         candidates = build(self.candidates, self.metric, recipe, most, seed)
         with narrated(self.verbose) as tell:
             trials = run_trials(
                 candidates,
-                table,
-                targets.ordered,
+                rows,
                 parts,
                 settings,
                 metric,
                 deadline=deadline,
                 n_jobs=self.n_jobs,
                 seed=seed,
-                checkpoint=checkpoint,
                 tell=tell,
             )
         if doubt := settings.doubt(trials.judge.rows):
             warn(doubt, TrainingWarning)
-        choice = choose(trials.tried, self.choose, settings, trials.judge)
-        return Tried(targets, features, trials, choice)
+        return Tried(targets, features, trials, blend(trials.tried, settings))
 
     def _scores(self, X: Any) -> dict[str, np.ndarray]:
-        rows, classes = read_rows(self, X, self.features_), self._targets.ordered
-        each = [self._trained[name].mean(rows, classes) for name in self.weights_]
+        matrix = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
+        rows, number = as_numbers(matrix), len(self.classes_)
+        named = ((name, self.models_[name]) for name in self.weights_)
+        each = [mean_probabilities(*one, rows, number) for one in named]
         return {"probabilities": np.average(each, 0, weights=list(self.weights_.values()))}
-
-    def _state(self) -> dict[str, Any]:
-        trained = {name: list(one[1:]) for name, one in self._trained.items()}
-        return super()._state() | {"trained": trained}
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
@@ -292,12 +284,11 @@ class AlignedEnsemble(Aligned):
         ok = ok and all(type(x) is dict for x in (self.cv_results_, self.gain_, self.left_out_))
         ok = ok and all(len(rule.gain) == len(classes) for rule in rules)
         require(ok, "state", "rules", "be rules for the classes, and features learnt", "others")
-        self._trained = {name: TrainedModels(name, *one) for name, one in state["trained"].items()}
-        for name, one in self._trained.items():
-            known = classes if one.own else np.arange(len(classes))
-            ok = bool(one.models) and all(np.isin(m.classes_, known).all() for m in one.models)
-            require(ok, "state", "trained", "be models of these classes", name)
-        weights, names = self.weights_, {*self._trained}
+        for name, models in self.models_.items():
+            known = np.arange(len(classes))
+            ok = bool(models) and all(np.isin(m.classes_, known).all() for m in models)
+            require(ok, "state", "models_", "be models of these classes", name)
+        weights, names = self.weights_, {*self.models_}
         ok = bool(weights) and {*weights} <= names == {*self.rules_}
         ok = ok and all(0 < weight <= 1 for weight in weights.values())
         require(ok, "state", "weights", f"be those of some of {sorted(names)}", weights)

@@ -15,13 +15,11 @@ from evalign.core.estimates import Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit_rows import FitSettings
-from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
 from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
 
 # Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.
 MIN_TUNING_ROWS = 10
-CURVE = 200  # thresholds at most
 WAYS: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
 
 
@@ -196,7 +194,6 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
         part = oof.take(decided)
         result[key] = _matrices(labels[name][decided], part.y, part.weight, number)
     if number == 2 and not oof.multilabel:
-        result |= _curve(oof, metric, folds)
         own = [np.nan if found is None else threshold(found, oof) for found in rules]
         result |= {"threshold": threshold(rule, oof), "fold_thresholds": np.array(own)}
     return rule, result
@@ -264,24 +261,3 @@ def _matrices(
     columns = range(y.shape[1])
     each = [_confusion(labels[:, k], y[:, k], weight, 2, True).matrix.numpy() for k in columns]
     return np.stack(each)
-
-
-def _curve(oof: OutOfFoldScores, metric: Metric, folds: np.ndarray) -> dict[str, np.ndarray]:
-    """The metric at many thresholds, (folds, thresholds)."""
-    first, second = oof.values.T
-    value = second if oof.method == "predict_proba" else second - first
-    thresholds = np.unique(np.quantile(value, np.linspace(0, 1, CURVE)))
-    weight = np.ones(len(value)) if oof.weight is None else oof.weight
-    matrices = np.empty((len(folds), len(thresholds), 2, 2))
-    for place, fold in enumerate(folds):
-        for true in (0, 1):
-            rows = (oof.fold == fold) & (oof.y == true)
-            order = np.argsort(value[rows])
-            mass = np.concatenate([[0], weight[rows][order].cumsum()])
-            below = mass[np.searchsorted(value[rows][order], thresholds, side="right")]
-            matrices[place, :, true] = np.stack([below, mass[-1] - below], -1)
-    scores = Objective.of(OWNER, metric, None).scores(torch.from_numpy(matrices)).numpy()
-    return {
-        "thresholds": thresholds,
-        "threshold_scores": np.where(np.isfinite(scores), scores, np.nan),
-    }

@@ -1,8 +1,9 @@
 """The one judge of several candidates: their scores on rows held out, and what was gained.
 
-Every candidate is scored by argmax and with a rule, on the same rows. Intervals are those of
-resampled rows: they say how far other rows could move the scores, not how another training run
-would come out.
+Every candidate is scored by argmax and with a rule, on the same rows. Resampled rows say how far
+other rows could move a score. They do not say how another training would come out, and the models
+of several folds share training rows. So the variance is multiplied as by Nadeau and Bengio, who for
+the mean of J folds replace 1/J by 1/(J·repetitions) + (held-out rows of a fold)/(training rows).
 """
 
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ class Judge(NamedTuple):
         classes: how many there are.
         groups: a value per row, or None; rows with the same value are resampled together.
         seed: of the resamples.
+        trained: how many rows a model was trained on.
         constrained: the rules keep to a constraint, which argmax ignores.
     """
 
@@ -37,6 +39,7 @@ class Judge(NamedTuple):
     classes: int
     groups: np.ndarray | None
     seed: int
+    trained: int
     constrained: bool = False
 
     def score(self, labels: np.ndarray, some: np.ndarray | None = None) -> float:
@@ -77,9 +80,13 @@ class Judge(NamedTuple):
         drawn = drawn.reshape(*each.shape[:2], -1).mean(1)
         drawn = drawn if self.metric.greater_is_better else -drawn
         values = np.array([self.score(one, counted) for one in labels])
-        values = np.concatenate([values, values[0] - values[1:]])
+        values = np.concatenate([values, values[0] - values[1:]])[:, None]
         drawn = np.concatenate([drawn, drawn[0] - drawn[1:]])
-        pairs = zip(values.tolist(), drawn, strict=True)
+        widening = np.sqrt(1 / each.shape[1] + len(self.rows.y) / self.trained)
+        least, most = sorted(x if self.metric.greater_is_better else -x for x in self.metric.bounds)
+        ends = [[least, most]] * len(labels) + [[least - most, most - least]] * (len(labels) - 1)
+        widened = (values + widening * (drawn - values)).clip(*np.array(ends).T[:, :, None])
+        pairs = zip(values[:, 0].tolist(), widened, strict=True)
         return [(value, *interval(draws)) for value, draws in pairs]
 
     def table(self, candidates: dict[str, Labels], own: Labels) -> dict[str, list[float]]:

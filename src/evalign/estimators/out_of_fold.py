@@ -17,7 +17,6 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, require
 from evalign.core.text import counted
-from evalign.tables.values import take_rows
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 from evalign.training.split import strata, stratified_folds
 
@@ -192,7 +191,7 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
     several = y.ndim == 2 or len(np.unique(y[rows])) > 1
     params = _check_method_params(X, params, indices=rows)
     lacking = np.setdiff1d(y, y[rows]).tolist()
-    X, y = take_rows(X, rows), _safe_indexing(y, rows)
+    X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     if not several:
         return DummyClassifier(strategy="prior").fit(X, y)
     try:

@@ -1,4 +1,4 @@
-"""The rows of a table that a network is trained on: read, weighted and split."""
+"""The rows of a table that an ensemble or a network learns from: read, weighted and split."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.input_warnings import warn
-from evalign.estimators.targets import Targets, row_groups, row_weights
-from evalign.tables.features import Features, Given, read
+from evalign.core.metrics import Metric
+from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights
+from evalign.tables.features import Features, read
 from evalign.tables.values import TypedTable
 from evalign.tables.warnings import warn_of_few
 from evalign.training import TrainingWarning, holdout_split
@@ -27,22 +28,30 @@ OUTLIER = 1e6  # standard deviations; larger values would overflow float32
 
 
 class LabelledRows(NamedTuple):
-    """The matrix of rows, dense or sparse, with class codes, or 0 and 1 (N, L), and weights.
+    """The rows that an ensemble or a network learns from: those of a weight above 0.
 
-    `groups` are those of a constraint on the gap between groups.
+    Args:
+        X: the matrix of `Features`, dense or sparse.
+        y: class codes, of two the positive one last, or 0 and 1 (N, L).
+        weight: a weight per row.
+        groups: a value per row, or None; rows of one value stay together.
+        constraint_groups: those of a constraint on the gap between groups, or None.
+        number: the row's number in the table.
     """
 
     X: Any
     y: np.ndarray
     weight: np.ndarray
     groups: np.ndarray | None = None
+    constraint_groups: np.ndarray | None = None
+    number: Any = None
 
     def take(self, rows: np.ndarray) -> "LabelledRows":
         """Some of the rows, by a mask or by their positions."""
         if rows.dtype == bool and rows.all():
             return self
-        groups = None if self.groups is None else self.groups[rows]
-        return LabelledRows(self.X[rows], self.y[rows], self.weight[rows], groups)
+        kept: Any = (None if part is None else part[rows] for part in self)
+        return LabelledRows(*kept)
 
     def tensors(
         self, scaler: Scaler, device: torch.device, unit: float | None
@@ -65,18 +74,19 @@ class LabelledRows(NamedTuple):
         some = np.minimum(self.y.sum(0), (1 - self.y).sum(0))
         return int(some[some > 0].min(initial=len(self.y)))
 
-    def folds(self, groups: Any, seed: int) -> np.ndarray | None:
+    def folds(self, seed: int) -> np.ndarray | None:
         """The fold of each row, or None if there are too few rows for two folds."""
-        parts = stratified_folds(strata(self.y), FOLDS, groups=groups, seed=seed)
+        parts = stratified_folds(strata(self.y), FOLDS, groups=self.groups, seed=seed)
         fold = np.zeros(len(self.y), dtype=np.int64)
         for i, (_, held_out) in enumerate(parts):
             fold[held_out] = i
         return fold if parts else None
 
     def hold_out(
-        self, fraction: float, groups: Any, seed: int, classes: np.ndarray
+        self, fraction: float, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows"]:
         """(training, validation); both are all rows if there are too few to split."""
+        groups = self.groups
         number = 2 if groups is None else len(np.unique(groups))
         require(number > 1, OWNER, "groups", "name at least two groups", number)
         how = {"fraction": fraction, "groups": groups, "seed": seed}
@@ -104,20 +114,36 @@ class LabelledRows(NamedTuple):
         return self.take(kept), self.take(held_out)
 
 
-def learn_features(
-    owner: str, X: Given, y: np.ndarray, weight: np.ndarray | None
-) -> tuple[Features, np.ndarray]:
-    """Learn the columns from the rows of weight above 0; also give a mask of these.
+def read_rows(
+    owner: str,
+    estimator: Any,
+    metric: Metric,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    constraint_groups: Any,
+) -> tuple[LabelledRows, Targets, Features]:
+    """The rows of `fit`, what their labels are, and their columns.
 
-    Warn if classes of a table have few.
+    Columns are learnt from the rows of weight above 0. Warn if classes of a table have few.
     """
-    check_consistent_length(X, y)
-    counted = np.ones(len(y), bool) if weight is None else weight > 0
+    y, targets, codes = read_targets(owner, y, metric, estimator.pos_label)
+    given, number = read(estimator, X, reset=True), len(y)
+    weight = row_weights(owner, sample_weight, number)
+    weight = np.ones(number) if weight is None else weight
+    groups = row_groups(owner, groups, number)
+    constraint_groups = row_groups(owner, constraint_groups, number, "constraint_groups")
+    check_consistent_length(given, y)
+    counted = weight > 0
     if not counted.all():
-        X = X.take(counted) if isinstance(X, TypedTable) else X[counted]
-    if isinstance(X, TypedTable) and y.ndim == 1:
-        warn_of_few("training", *np.unique(y[counted], return_inverse=True))
-    return Features.learn(owner, X), counted
+        given = given.take(counted) if isinstance(given, TypedTable) else given[counted]
+    if isinstance(given, TypedTable) and codes.ndim == 1:
+        warn_of_few("training", *np.unique(codes[counted], return_inverse=True))
+    features = Features.learn(owner, given)
+    parts = (codes, weight, groups, constraint_groups, np.arange(number))
+    parts: Any = (None if part is None else part[counted] for part in parts)
+    return LabelledRows(features.matrix(owner, given), *parts), targets, features
 
 
 def read_validation(
@@ -136,7 +162,7 @@ def read_validation(
     weight = row_weights(owner, weight, len(codes))
     groups = row_groups(owner, groups, len(codes), "constraint_groups")
     weight = np.ones(len(codes)) if weight is None else weight
-    rows = LabelledRows(features.matrix(OWNER, X), codes, weight, groups)
+    rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups=groups)
     return rows.take(weight > 0)
 
 

@@ -1,18 +1,13 @@
 """Cross-validate all candidates on the same folds, within the time limit, and fit their rules."""
 
-import os
 import time
-from collections.abc import Callable, Sequence
 from numbers import Integral
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import config_context
-from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
 
 from evalign.core.checks import require
@@ -20,13 +15,11 @@ from evalign.core.constraints import Infeasible
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
-from evalign.estimators import out_of_fold
-from evalign.estimators.candidates import OWNER, SECONDS, CandidateModel
+from evalign.estimators.candidates import OWNER, SECONDS
 from evalign.estimators.choice import Trial
+from evalign.estimators.classifier import AlignedClassifier
 from evalign.estimators.evidence import RuleSettings, cross_fit
-from evalign.estimators.forms import LabelledTable, TableForms
 from evalign.estimators.judge import Judge
-from evalign.estimators.network import chosen, find_device
 from evalign.estimators.out_of_fold import (
     OutOfFoldScores,
     Split,
@@ -34,9 +27,10 @@ from evalign.estimators.out_of_fold import (
     fit_arguments,
     row_numbers,
     splits,
+    trained,
 )
 from evalign.estimators.progress import Remaining, Tell
-from evalign.tables.values import take_rows
+from evalign.estimators.rows import LabelledRows
 from evalign.training import TrainingWarning, holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
@@ -46,9 +40,6 @@ PROBES = (2_000, 8_000)
 # Rows up to which one thread is enough. Threads of boosted trees mostly wait for each other, and
 # wait busily: on two busy cores two take 43 s for 100,000 rows, and one 4 s.
 ONE_THREAD = 100_000
-# Rows of a fold from which a network may choose its best epoch on it. On noise labels it then seems
-# to have a mean MCC of 0.06, and with fewer rows more.
-LARGE_FOLD = 200
 FLOAT32 = 1e-4  # by which a sum of many float32 probabilities may differ from 1
 
 
@@ -63,97 +54,58 @@ def require_time(deadline: float, seconds: float, why: str) -> None:
         raise OutOfTime(f"{why}, and {max(0.0, left):.1f} s were left")
 
 
-class TrainedModels(NamedTuple):
-    """A candidate with the models of all folds: `own` and `network` as in `CandidateModel`."""
+def probabilities(name: str, model: Any, X: np.ndarray, classes: int) -> np.ndarray:
+    """The probabilities (n, classes) of a candidate's model."""
+    how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
+    values = class_scores(model, X, "predict_proba", np.arange(classes), **how)
+    ok = len(values) == len(X) and bool((values >= 0).all())
+    ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
+    allowed = "give each row probabilities, with a sum of 1"
+    require(ok, OWNER, "candidates", allowed, f"{name!r}, which does not")
+    return values
 
-    name: str
-    own: bool
-    network: bool
-    models: list[Any]
 
-    def rows(self, forms: TableForms) -> Any:
-        """The form that it reads."""
-        return forms.typed if self.network else forms.given if self.own else forms.matrix
-
-    def probabilities(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
-        """The probabilities (n, C) of one of its models, for rows in the form that it reads.
-
-        `classes` are the labels in the order of the columns.
-        """
-        known = classes if self.own else np.arange(len(classes))
-        how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
-        with threads(_num_samples(rows), self.network):
-            values = class_scores(model, rows, "predict_proba", known, **how)
-        ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
-        ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
-        allowed = "give each row probabilities, with a sum of 1"
-        require(ok, OWNER, "candidates", allowed, f"{self.name!r}, which does not")
-        return values
-
-    def mean(self, forms: TableForms, classes: np.ndarray) -> np.ndarray:
-        """The mean probabilities of its models."""
-        seen = self.rows(forms)
-        return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
-
-    def out_of_fold(
-        self, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
-    ) -> OutOfFoldScores:
-        """The probabilities of the rows that each model has not seen."""
-        seen = self.rows(table.rows)
-        values = [
-            self.probabilities(model, take_rows(seen, rows), classes)
-            for model, (_, rows) in zip(self.models, parts, strict=True)
-        ]
-        return OutOfFoldScores.gathered(
-            values,
-            "predict_proba",
-            table.codes,
-            table.weight,
-            parts,
-            groups=table.groups,
-            constraint_groups=table.constraint_groups,
-            seed=seed,
-        )
+def mean_probabilities(name: str, models: list[Any], X: np.ndarray, classes: int) -> np.ndarray:
+    """The mean probabilities of a candidate's models."""
+    with threads(models[0], len(X)):
+        return np.mean([probabilities(name, model, X, classes) for model in models], 0)
 
 
 class Trials(NamedTuple):
     """The results of the candidates, by name.
 
     Args:
-        trained: their models.
+        models: those of the folds.
         tried: their out-of-fold scores and labels.
         rules: the rule of each alone.
         left_out: why a candidate was left out.
         judge: scores labels of the held-out rows.
     """
 
-    trained: dict[str, TrainedModels]
+    models: dict[str, list[Any]]
     tried: dict[str, Trial]
     rules: dict[str, DecisionRule]
     left_out: dict[str, str]
     judge: Judge
 
 
-def folds(cv: Any, table: LabelledTable, seed: int) -> list[Split]:
+def folds(cv: Any, rows: LabelledRows, seed: int) -> list[Split]:
     """Training rows and held-out rows of each fold; both are all rows if these are too few."""
-    rows = len(table.codes)
+    everything = np.arange(len(rows.y))
     if cv is None:
-        cv = next((number for most, number in FOLDS.items() if rows <= most), None)
+        cv = next((number for most, number in FOLDS.items() if len(rows.y) <= most), None)
     if cv is None:
-        return [holdout_split(table.codes, groups=table.groups, seed=seed)]
+        return [holdout_split(rows.y, groups=rows.groups, seed=seed)]
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
-        place = np.full(table.given, -1)  # in the table, which lacks rows without weight
-        place[table.counted] = np.arange(rows)
-        named = ([place[row_numbers(side)] for side in part] for part in cv)
-        cv = [[side[side >= 0] for side in part] for part in named]
-    parts = splits(OWNER, cv, table.rows.matrix, table.y, table.codes, table.groups, seed)
-    return parts or [(np.arange(rows), np.arange(rows))]
+        cv = [[np.isin(rows.number, row_numbers(side)) for side in part] for part in cv]
+    return splits(OWNER, cv, rows.X, rows.y, rows.y, rows.groups, seed) or [
+        (everything, everything)
+    ]
 
 
 def run_trials(
-    candidates: Sequence[CandidateModel],
-    table: LabelledTable,
-    classes: np.ndarray,
+    candidates: dict[str, Any],
+    rows: LabelledRows,
     parts: list[Split],
     settings: RuleSettings,
     metric: Metric,
@@ -161,42 +113,49 @@ def run_trials(
     deadline: float,
     n_jobs: int | None,
     seed: int,
-    checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
 ) -> Trials:
     """Train all candidates that the time allows, the first in any case, and fit their rules.
 
-    `classes` are the labels in the order of their codes. The seed is of the rule's folds, if there
-    is a single held-out part, and of the resamples.
+    The seed is of the rule's folds, if there is a single held-out part, and of the resamples.
     """
     ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
     require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
-    trained: dict[str, TrainedModels] = {}
+    kept: dict[str, list[Any]] = {}
     tried: dict[str, Trial] = {}
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
-    guesses = [guess(candidate, table, parts) for candidate in candidates]
-    told = Remaining(tell, guesses)
-    for candidate in candidates:
-        name, start = candidate.name, time.monotonic()
+    classes, numbers = len(settings.classes), len(parts[0][0]) * rows.X.shape[1] * len(parts)
+    weight = rows.weight if np.ptp(rows.weight) else None
+    groups = {"groups": rows.groups, "constraint_groups": rows.constraint_groups}
+    told = Remaining(tell, [guess(name, len(parts), numbers) for name in candidates])
+    for name, estimator in candidates.items():
+        start = time.monotonic()
         told.begin(f"{name}: training")
+        limited = threads(estimator, len(rows.y))
         try:
-            how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": told}
-            models = train(candidate, table, parts, deadline if tried else np.inf, **how)
-            seconds = time.monotonic() - start
-            oof = models.out_of_fold(table, classes, parts, seed)
+            with limited, config_context(enable_metadata_routing=False):
+                until = deadline if tried else np.inf
+                models = train(name, estimator, rows, weight, parts, until, n_jobs, told)
+                seconds = time.monotonic() - start
+                values = [
+                    probabilities(name, model, rows.X[held], classes)
+                    for model, (_, held) in zip(models, parts, strict=True)
+                ]
+            how = {**groups, "seed": seed}
+            oof = OutOfFoldScores.gathered(values, "predict_proba", rows.y, weight, parts, **how)
         except OutOfTime as error:
             left_out[name] = str(error)
             told(f"{name}: left out: {error}")
             continue
         except Exception as error:
-            how = "It is given the original rows." if candidate.own else ""
+            how = "It is given class codes, and the columns as numbers."
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
-        groups = None if table.groups is None else table.groups[oof.row]
-        constrained = settings.constraint is not None
-        judge = judge or Judge(metric, oof, len(classes), groups, seed, constrained)
+        together = None if rows.groups is None else rows.groups[oof.row]
+        rest = len(parts[0][0]), settings.constraint is not None
+        judge = judge or Judge(metric, oof, classes, together, seed, *rest)
         found = cross_fit(oof, settings)
         with_rule, argmax = (judge.score(given) for given in found.labels.values())
         try:
@@ -206,108 +165,60 @@ def run_trials(
             left_out[name] = str(error)
             told(f"{name}: left out, as it does not meet the constraint")
             continue
-        trained[name], tried[name] = models, Trial(oof, found, seconds)
+        kept[name], tried[name] = models, Trial(oof, found.labels, seconds)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
         scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
         told(f"{name}: {metric.name} {scores}")
     if judge is None or not tried:
         assert failed is not None
         raise failed
-    return Trials(trained, tried, rules, left_out, judge)
+    return Trials(kept, tried, rules, left_out, judge)
 
 
 def train(
-    candidate: CandidateModel,
-    table: LabelledTable,
+    name: str,
+    estimator: Any,
+    table: LabelledRows,
+    weight: np.ndarray | None,
     parts: list[Split],
     deadline: float,
-    *,
     n_jobs: int | None,
-    checkpoint: str | os.PathLike[str] | None,
     tell: Remaining,
-) -> TrainedModels:
+) -> list[Any]:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
-    The first fold shows how long all take; then `n_jobs` are trained at once. `checkpoint` is a
-    folder for those of networks.
+    The first fold shows how long all take; then `n_jobs` are trained at once.
     """
-    name, network = candidate.name, candidate.estimator
-    models = TrainedModels(name, candidate.own, candidate.network, [])
-    X, y = models.rows(table.rows), table.y if candidate.own else table.codes
-    rows, others, number = parts[0][0], parts[1:], len(parts)
-    weights, lacking = fit_arguments(network, sample_weight=table.weight)
-    if lacking and np.ptp(cast(np.ndarray, table.weight)) > 0:
+    X, y = table.X, table.y
+    arguments, lacking = fit_arguments(estimator, sample_weight=weight, groups=table.groups)
+    if "sample_weight" in lacking:
         what = f"The candidate {name!r} of {OWNER} takes no sample_weight"
         warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
-
-    def work(fold: int, part: Split, alone: bool) -> tuple[Any, ...]:
-        rows, held = part
-        groups, estimator, more = table.groups, network, {}
-        if candidate.network:
-            if groups is not None and len(np.unique(groups[rows])) == 1:
-                groups = None  # it could hold none out
-            # A rule of its own would be fitted to the scores that it is to be judged by.
-            known = held[np.isin(y[held], y[rows])]
-            if network.decision == "argmax" and len(held) >= LARGE_FOLD and len(known):
-                weight = None if table.weight is None else table.weight[known]
-                more["validation_data"] = (take_rows(X, known), y[known], weight)
-            if checkpoint is not None:
-                more["checkpoint"] = Path(checkpoint) / f"{name}-{fold}"
-            if network.on_epoch is None and alone:
-                estimator: Any = clone(network)
-                said = f"{name}: fold {fold + 1} of {number}"
-                estimator.on_epoch = watch(deadline, 0 if fold else epochs * number, said, tell)
-        return estimator, X, y, rows, weights | fit_arguments(network, groups=groups)[0] | more
-
+    first, *others = (rows for rows, _ in parts)
+    number = len(parts)
     require_time(deadline, 0, "there was no time to begin")
-    epochs = 0
-    if candidate.network:
-        device = find_device(network.device)
-        epochs = chosen(network.get_params(deep=False), len(rows), device).epochs
-    elif deadline < np.inf and len(rows) > PROBES[-1]:
-        seconds = number * expected(*work(0, parts[0], False))
+    if deadline < np.inf and len(first) > PROBES[-1]:
+        seconds = number * expected(estimator, X, y, first, arguments)
         require_time(deadline, seconds, f"its training would take about {seconds:.0f} s")
     start = time.monotonic()
-    models.models.append(trained(*work(0, parts[0], True)))
+    models = [trained(estimator, X, y, first, arguments)]
     took = time.monotonic() - start
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
     require_time(deadline, seconds, f"the first of {number} folds took {took:.1f} s")
     tell(f"{name}: fold 1 of {number} took {took:.1f} s", own=seconds)
-    tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
+    tasks = (delayed(trained)(estimator, X, y, rows, arguments) for rows in others)
     for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
-        models.models.append(model)
-        done = len(models.models)
-        own = seconds * (number - done) / (number - 1)
-        tell(f"{name}: {done} of {number} folds done", passing=True, own=own)
-    for model in models.models if candidate.network else ():
-        model.on_epoch = network.on_epoch
+        models.append(model)
+        own = seconds * (number - len(models)) / (number - 1)
+        tell(f"{name}: {len(models)} of {number} folds done", passing=True, own=own)
     return models
 
 
-def guess(candidate: CandidateModel, table: LabelledTable, parts: list[Split]) -> float:
+def guess(name: str, folds: int, numbers: int) -> float:
     """The seconds that a candidate may take; one that the user gave is taken for a forest."""
-    fixed, of_million = SECONDS["forest" if candidate.own else candidate.name]
-    return len(parts) * (fixed + of_million * len(parts[0][0]) * table.rows.matrix.shape[1] / 1e6)
-
-
-def watch(
-    deadline: float, epochs: int, said: str, tell: Remaining
-) -> Callable[[dict[str, Any]], None]:
-    """Called after each epoch of a network, to stop it if the time does not suffice.
-
-    After the first epoch it must suffice for `epochs`, later for the next one, as training may stop
-    early.
-    """
-
-    def stop(record: dict[str, Any]) -> None:
-        epoch = record["epoch"]
-        own = record["seconds"] * max(epochs - epoch, 0)
-        tell(f"{said}, epoch {epoch}", passing=True, own=own)
-        seconds = record["seconds"] * (max(epochs - 1, 1) if epoch == 1 else 1)
-        require_time(deadline, seconds, f"its networks would take {seconds:.1f} s more")
-
-    return stop
+    fixed, of_million = SECONDS.get(name, SECONDS["forest"])
+    return folds * fixed + of_million * numbers / 1e6
 
 
 def expected(
@@ -329,17 +240,7 @@ def expected(
     return seconds[1] + slope * (len(rows) - many)
 
 
-def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]) -> Any:
-    """A copy of a classifier, trained on some of the rows.
-
-    Arguments are named as without scikit-learn's metadata routing, where a pipeline knows the steps
-    that take them.
-    """
-    limited = threads(len(rows), hasattr(estimator, "on_epoch"))
-    with limited, config_context(enable_metadata_routing=False):
-        return out_of_fold.trained(estimator, X, y, rows, arguments)
-
-
-def threads(rows: int, network: bool) -> Any:
-    """Limit the threads of compiled code, but for a network, which sets its own."""
-    return threadpool_limits(1 if rows <= ONE_THREAD and not network else None, "openmp")
+def threads(estimator: Any, rows: int) -> Any:
+    """Limit the threads of compiled code, but for a network."""
+    several = rows > ONE_THREAD or isinstance(estimator, AlignedClassifier)
+    return threadpool_limits(None if several else 1, "openmp")

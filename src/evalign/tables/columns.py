@@ -93,7 +93,7 @@ class DateColumn(_Flagged):
     @classmethod
     def learn(cls, name: str, column: ColumnValues) -> "DateColumn":
         present = ~column.gaps
-        found = calendar(column.values[present].astype(np.int64))
+        found = calendar(column.values[present])
         fill = {part: _median(found[part]) for part in PARTS if np.ptp(found[part]) > 0}
         return cls(name, not present.all(), tuple(fill), tuple(fill.values()))
 
@@ -102,7 +102,7 @@ class DateColumn(_Flagged):
         return [f"{self.name}: {part}" for part in self.parts]
 
     def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
-        found, gaps = calendar(column.values.astype(np.int64)), column.gaps
+        found, gaps = calendar(column.values), column.gaps
         for place, (part, fill) in enumerate(zip(self.parts, self.fill, strict=True)):
             numbers[:, place] = np.where(gaps, fill, found[part])
         flags[:] = gaps[:, None]
@@ -169,28 +169,21 @@ KINDS: dict[str, type[LearntColumn]] = {
 }
 
 
-def calendar(time: Any) -> dict[str, Any]:
-    """The `PARTS` of dates in integer microseconds since 1970, in numpy or torch.
+def calendar(time: np.ndarray) -> dict[str, np.ndarray]:
+    """The `PARTS` of dates, datetime64[us].
 
     Days since 1970 with their fraction, the year, the month from 1, the weekday from 0 for Monday,
-    and the hour with its fraction. Integer arithmetic, in the Gregorian calendar.
+    and the hour with its fraction.
     """
-    day = time // DAY
-    # Count from the 1st of March of the year 0: a leap day is then the last day of its year, and
-    # 400 years always have the same number of days.
-    shifted = day + 719_468
-    era = shifted // 146_097
-    of_era = shifted - era * 146_097
-    year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    from_march = (5 * of_year + 2) // 153
-    month = (from_march + 2) % 12 + 1
+    years, months, days, moments = (
+        time.astype(f"datetime64[{unit}]").astype(np.int64) for unit in ("Y", "M", "D", "us")
+    )
     return {
-        "days": time / DAY,
-        "year": year + era * 400 + (month <= 2),
-        "month": month,
-        "weekday": (day + 3) % 7,
-        "hour": (time - day * DAY) / (DAY // 24),
+        "days": moments / DAY,
+        "year": years + 1970,
+        "month": months % 12 + 1,
+        "weekday": (days + 3) % 7,
+        "hour": (moments - days * DAY) / (DAY // 24),
     }
 
 

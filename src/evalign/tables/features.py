@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from scipy import sparse
@@ -103,11 +103,6 @@ class Features:
                 unseen.append(learnt.name)
         warn_of_unseen(unseen)
         return matrix
-
-    def judged(self, owner: str, X: TypedTable) -> TypedTable:
-        """The columns that are used, each as the kind that `fit` found."""
-        names = [column.name for column in self.columns] if self.named else None
-        return TypedTable(names, [column for _, column in self.matched(owner, X)], judged=True)
 
     def matched(self, owner: str, X: Given) -> Iterator[tuple[LearntColumn, ColumnValues]]:
         """Each learned column with its values in X, as the kind that `fit` found."""
@@ -212,10 +207,7 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     check_array(np.zeros((len(table), min(1, len(table.columns)))), estimator=owner)  # not empty
     if reset:
         validate_data(estimator, X, skip_check_array=True)
-        fitted: Any = estimator
-        fitted.n_features_in_ = len(table.columns)
-        if isinstance(X, TypedTable) and table.names is not None:
-            fitted.feature_names_in_ = np.array(table.names, dtype=object)
+        cast(Any, estimator).n_features_in_ = len(table.columns)
     elif table.names is None or getattr(estimator, "feature_names_in_", None) is None:
         validate_data(estimator, X, reset=False, skip_check_array=True)  # compares the widths
     return table
@@ -224,7 +216,7 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
 def _learnt(names: tuple[str, ...], table: TypedTable, warn: bool) -> Iterator[LearntColumn | str]:
     """What is learned about each column, or why it is left out."""
     for name, column in zip(names, table.columns, strict=True):
-        if table.judged:  # a fold or an array, of which only empty columns are left out
+        if table.judged:  # an array, of which only empty columns are left out
             yield "empty" if column.gaps.all() else KINDS[column.kind].learn(name, column)
             continue
         kind, typed = as_kind(name, column)

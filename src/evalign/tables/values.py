@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import complaint, refuse_masked
 
@@ -76,7 +75,7 @@ class TypedTable:
     Args:
         names: names of the columns; None for an array.
         columns: their values.
-        judged: whether the kinds are final, as for the folds of a table.
+        judged: whether the kinds are final, as for an array of numbers.
     """
 
     names: list[str] | None
@@ -114,11 +113,6 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
         return None
     columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
     return TypedTable(None, columns)
-
-
-def take_rows(X: Any, rows: np.ndarray) -> Any:
-    """Some rows of whatever an estimator takes, by their positions."""
-    return X.take(rows) if isinstance(X, TypedTable) else _safe_indexing(X, rows)
 
 
 def parsed_numbers(texts: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ NAMES = {
     f"extra_trees {standings.OURS}": "extra trees, our rule",
     f"logistic_regression {standings.OURS}": "logistic regression, our rule",
     "network": "`AlignedClassifier`",
-    "auto": '`AlignedEnsemble(choose="auto")`',
+    "auto": "the candidate that is best on folds",
     "blend": "`AlignedEnsemble`",
 }
 BASE, BASE_RULE = (f"hist_gradient_boosting {way}" for way in (PREDICT, standings.OURS))
