@@ -21,13 +21,7 @@ from evalign.core.rows import GivenRows, Task, signed
 from evalign.kernels import KernelSettings
 from evalign.losses.class_weights import class_vector, shares_tensor
 from evalign.losses.metric import MetricLoss
-from evalign.losses.offsets import (
-    ODDS,
-    half_skilled,
-    metric_offsets,
-    positive,
-    with_pseudo_rows,
-)
+from evalign.losses.offsets import ODDS, half_skilled, metric_offsets, positive, with_pseudo_rows
 from evalign.losses.route import route, whole_loss
 
 AUTO: Final = "auto"
