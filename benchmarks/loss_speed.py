@@ -46,7 +46,7 @@ BASE = "cross-entropy"
 Run = Callable[[], Any]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
-LOSSES: dict[str, Callable[[str], nn.Module]] = {
+LOSSES: dict[str, Callable[..., nn.Module]] = {
     "MetricLoss": MetricLoss,
     "MCC": lambda metric: MetricLoss("matthews_corrcoef"),
     "running": lambda metric: MetricLoss(metric, momentum=0.1),
@@ -57,6 +57,11 @@ LOSSES: dict[str, Callable[[str], nn.Module]] = {
 }
 OURS = ("MetricLoss", "MCC", "running", "AlignedLoss")  # those with goals
 BOTH = ("MetricLoss", "AlignedLoss")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "": {},
+    "per image": {"per_image": True},
+    "label smoothing": {"label_smoothing": 0.1},
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Line:
     Args:
         goal: the largest allowed ratio to the median of cross-entropy, None for no goal.
         memory_goal: whether the peak may be cross-entropy's and one tensor of logits.
+        how: which of `SETTINGS` the losses have.
     """
 
     mode: str
@@ -76,6 +82,7 @@ class Line:
     labels: bool = False
     channels_last: bool = False
     memory_goal: bool = False
+    how: str = ""
 
     @property
     def name(self) -> str:
@@ -83,12 +90,14 @@ class Line:
         if self.mode.endswith("step"):
             return f"{shape} inputs"
         kind = "binary " if len(self.shape) == 1 else "multilabel " if self.labels else ""
-        return f"{kind}{shape}{', channels_last' if self.channels_last else ''}"
+        layout = "channels_last" if self.channels_last else ""
+        return ", ".join(filter(None, (f"{kind}{shape}", layout, self.how)))
 
     def make(self, loss: str, device: str) -> LossFunction:
-        return LOSSES[loss](self.metric).to(device)
+        return LOSSES[loss](self.metric, **SETTINGS[self.how]).to(device)
 
 
+SMOOTHED = ("AlignedLoss",)
 _DENSE = (*BOTH, "DiceLoss", "FocalLoss", "LovaszSoftmaxLoss")
 LINES = {
     "cuda": [
@@ -120,6 +129,16 @@ LINES = {
             "jaccard_macro",
             memory_goal=True,
         ),
+        Line("eager", (4, 21, 256, 256), 3.0, BOTH, "jaccard_macro", how="per image"),
+        Line(
+            "eager",
+            (4, 21, 256, 256),
+            2.0,
+            ("AlignedLoss",),
+            "jaccard_macro",
+            how="label smoothing",
+        ),
+        Line("eager", (4096, 50), 2.0, BOTH, labels=True),
         Line("MLP step", (1024, 30), 1.15, BOTH),
     ],
 }
@@ -353,7 +372,7 @@ def _verdict(values: list[float], goal: float | None, form: str) -> list[str]:
 
 def section(result: dict[str, Any]) -> str:
     """Write the part of the page that shows these results."""
-    threads = f"{result['threads']} threads" if result["kind"] == "cpu" else ""
+    threads = f"threads: {result['threads']}" if result["kind"] == "cpu" else ""
     triton = f"triton {result['triton']}" if result["triton"] else ""
     busy = "others used the machine too" if result["busy"] else ""
     facts = result["device"], threads, f"torch {result['torch']}", triton, busy

@@ -6,7 +6,7 @@ from evalign import Confusion
 from evalign.core.batch import Batch
 from evalign.core.membership import multiclass
 from evalign.core.rows import GivenRows
-from evalign.kernels.sums import KernelSettings
+from evalign.kernels import KernelSettings
 from tests import tolerances
 
 TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from evalign import Confusion
 from evalign.core.batch import Batch
 from evalign.core.membership import multiclass
-from evalign.kernels import cpu
+from evalign.kernels import KernelSettings, cpu
 from tests import tolerances
 from tests.kernels.agreement import random_batch
 
@@ -17,10 +17,11 @@ TEMPERATURES = (1e-9, 1e-6, 0.05, 0.2, 0.3, 0.4)
 
 def by_kernel(logits, target, weight, slopes, temperature, *adjustment):
     """Compute sums, cross-entropy and gradient of logits (B, C, P)."""
-    batch = logits, target, weight, temperature
-    sums, cross, kept = cpu.forward(*batch, *adjustment)
+    t = torch.tensor(temperature, dtype=torch.float64)
+    batch = logits, target, weight, KernelSettings(t, *adjustment)
+    sums, cross, kept = cpu.forward(*batch)
     assert sums.dtype == cross.dtype == torch.float64
-    gradient = cpu.backward(*batch, kept, *slopes[:2], slopes[2, 0].item(), *adjustment)
+    gradient = cpu.backward(*batch, kept, *slopes[:2], slopes[2, 0].item())
     assert gradient.dtype == logits.dtype
     assert gradient.stride() == torch.empty_like(logits).stride()
     return sums, cross, gradient

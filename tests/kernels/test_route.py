@@ -26,6 +26,7 @@ ROWS = (
     lambda: aligned("multiclass"),
     lambda: aligned("multiclass", class_weight=[3.0, 1.0, 0.2, 5.0]),
     lambda: aligned("multiclass", class_shares=[0.1, 0.4, 0.3, 0.2]),
+    lambda: aligned("multiclass", class_weight=[3.0, 1.0, 0.2, 5.0], label_smoothing=0.1),
 )
 NEAR = {"rtol": 0, "atol": tolerances.SAME}
 
@@ -90,7 +91,8 @@ def test_kernel_of_labels_and_core_give_one_loss(task, temperature, atol, monkey
     common = {"temperature": temperature, "task": task}
     for metric in names:
         makes = [lambda **more: MetricLoss(metric, **common, **more)]  # noqa: B023
-        for settings in ({}, {"class_weight": weight}, {"class_shares": shares}):
+        smooth = {"class_weight": weight, "label_smoothing": 0.1}
+        for settings in ({}, smooth, {"class_shares": shares}):
             makes.append(lambda settings=settings: AlignedLoss(metric, **common, **settings))  # noqa: B023
         for make in makes:
             assert_same(make, *labelled(task), atol=atol)

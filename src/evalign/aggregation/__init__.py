@@ -8,10 +8,4 @@ from evalign.aggregation.exact import ExactAccumulation, exact_backward
 from evalign.aggregation.ranks import Ranks, RankSum
 from evalign.aggregation.running import RunningConfusion
 
-__all__ = [
-    "ExactAccumulation",
-    "RankSum",
-    "Ranks",
-    "RunningConfusion",
-    "exact_backward",
-]
+__all__ = ["ExactAccumulation", "RankSum", "Ranks", "RunningConfusion", "exact_backward"]

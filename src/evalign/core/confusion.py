@@ -13,13 +13,7 @@ from evalign.core.checks import checked, complaint, refuse_masked, require, thre
 from evalign.core.class_report import ClassReport
 from evalign.core.numerics import full_precision, sum_dtype
 from evalign.core.rows import Task, check_task, per_row
-from evalign.core.values import (
-    check_indices,
-    check_weights,
-    label_tensor,
-    refuse,
-    weight_tensor,
-)
+from evalign.core.values import check_indices, check_weights, label_tensor, refuse, weight_tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,9 +44,9 @@ def warn_of_one_hot(
     kind: type[Warning] = UserWarning,
 ) -> None:
     """Warn about one-hot rows in the shape of multilabel rows, (N, L, ...)."""
-    ones = (target == 1).sum(1)
-    many = ones.numel() >= ENOUGH_ROWS
-    if many and bool((ones == 1).all()) and bool(((target == 0) | (target == 1)).all()):
+    sums = target.sum(1)
+    one = sums.numel() >= ENOUGH_ROWS and bool((sums == 1).all())
+    if one and bool(((target == 0) | (target == 1)).all()):
         warn(
             f"Every row of the {name} of {owner} holds exactly one 1, like one-hot classes, "
             f"but is read as multilabel, by its shape. Pass {name}.argmax(1) if these are "

@@ -10,14 +10,15 @@ times as long and the index of a maximum ten times.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from evalign.core.heaviside import OUTER_SHARE
+from evalign.kernels import KernelSettings
 
-BLOCK = 2**18  # numbers: larger blocks leave the cache, in smaller ones the calls themselves cost
+BLOCK = 2**19  # numbers: larger blocks leave the cache, in smaller ones the calls themselves cost
 MANY = 64  # classes that stay side by side in a block where the logits have them so
 COLDEST = 1e-20  # a step at a lower temperature is the same, and its unit would overflow
 
@@ -25,8 +26,8 @@ COLDEST = 1e-20  # a step at a lower temperature is the same, and its unit would
 class Step:
     """`core.heaviside.tempered` at τ ≤ ½, in x ∝ p / τ."""
 
-    def __init__(self, temperature: float, dtype: torch.dtype) -> None:
-        self.height, eps = max(temperature, COLDEST), torch.finfo(dtype).eps
+    def __init__(self, temperature: Tensor, dtype: torch.dtype) -> None:
+        self.height, eps = max(temperature.item(), COLDEST), torch.finfo(dtype).eps
         self.width = min(max(2.5 * self.height, eps), 1 - OUTER_SHARE)
         self.outer = max(1 - 2.5 * self.height, OUTER_SHARE)
         flat, self.steep = self.height / self.outer, (0.5 - self.height) / self.width
@@ -50,6 +51,10 @@ class Step:
             torch.clamp(x, max=self.edge, out=out)
         return torch.add(x, out, alpha=self.extra, out=out)
 
+    def steeper(self, x: Tensor, out: Tensor) -> Tensor:
+        """1 where the slope is 1 + extra, else 0."""
+        return (torch.gt if self.bends_up else torch.le)(x, self.edge, out=out)
+
     def of_largest(self, second: Tensor, rest: Tensor, half: Tensor) -> list[Tensor]:
         """H of the largest, and its slopes by second = e_2 and rest."""
         h = self.of(self.scale(half), torch.empty_like(half))
@@ -65,18 +70,12 @@ class Step:
 
         Overwrites h. The result is 0 at the largest, where x is.
         """
-        steeper = (torch.gt if self.bends_up else torch.le)(x, self.edge, out=h)
-        of_h *= torch.addcmul(x, steeper, x, value=self.extra, out=h)
+        of_h *= torch.addcmul(x, self.steeper(x, out=h), x, value=self.extra, out=h)
         return of_h.sum(0) * -0.5 / half
 
 
 def forward(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    temperature: float,
-    shift: Tensor | None = None,
-    factor: Tensor | None = None,
+    logits: Tensor, target: Tensor, weight: Tensor, settings: KernelSettings
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """Sums (5, C) in float64, the cross-entropy, and what `backward` needs.
 
@@ -88,10 +87,9 @@ def forward(
         logits: (images, classes, positions) in any layout; a matrix has one position.
         target: class indices (images, positions).
         weight: (images, positions), in the precision of the computation.
-        shift: added to the logits in the cross-entropy; None for no cross-entropy.
-        factor: weights of the classes in the cross-entropy; None for 1.
     """
-    step, classes = Step(temperature, weight.dtype), logits.shape[1]
+    step, classes, shift = Step(settings.temperature, weight.dtype), logits.shape[1], settings.shift
+    odds, own, even = _of_classes(settings, weight, classes)
     kept = weight.new_empty(9, weight.numel()), weight.new_empty(logits.numel())
     later = torch.arange(classes - 1, -1, -1, device=weight.device).to(weight).unsqueeze(1)
     sums, cross = (weight.new_zeros(size, dtype=torch.float64) for size in ((5, classes), ()))
@@ -108,13 +106,13 @@ def forward(
         mask = torch.eq(x, 0, out=h).mul_(later)
         one = (later[0] - mask.amax(0)).long().unsqueeze(0)
         at_y, partition = x.gather(0, y)[0], top
+        at_all = even @ x if settings.smoothing else 0
         x.exp_()
         if shift is not None:
-            partition = shift.exp().to(w) @ x
-            heavy = w if factor is None else w * factor.to(w)[y[0]]
+            partition, heavy = odds @ x, own[y[0]]
+            terms = (heavy + even.sum()) * partition.log() - heavy * at_y - at_all
             # A row without weight may have its class ruled out: 0·∞ is 0 here.
-            terms = torch.where(w == 0, 0, heavy * (partition.log() - at_y))
-            cross += terms.sum(dtype=torch.float64)
+            cross += torch.where(w == 0, 0, w * terms).sum(dtype=torch.float64)
         x.scatter_(0, one, 0)
         second, rest = x.amax(0), x.sum(0)
         half = 0.5 + 0.5 * second
@@ -130,7 +128,7 @@ def forward(
         for i, index, mass in zip((0, 2, 3, 4), (y, y, y, one), masses, strict=True):
             sums[i] += torch.bincount(index[0], mass.double(), classes)
     if shift is not None:
-        cross -= (sums[2] if factor is None else sums[2] * factor) @ shift
+        cross -= (sums[2] * own.double() + sums[2].sum() * even.double()) @ shift
     sums[3:] += 0 * sums[1]  # NaN of the soft sums is seen in the hard ones too
     sums[1] += sums[0]
     return sums, cross, kept
@@ -140,16 +138,15 @@ def backward(
     logits: Tensor,
     target: Tensor,
     weight: Tensor,
-    temperature: float,
-    kept: tuple[Tensor, ...],
+    settings: KernelSettings,
+    kept: Sequence[Tensor],
     of_tp: Tensor,
     of_predicted: Tensor,
     of_cross: float,
-    shift: Tensor | None = None,
-    factor: Tensor | None = None,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
-    step, gradient = Step(temperature, weight.dtype), torch.empty_like(logits)
+    step, gradient = Step(settings.temperature, weight.dtype), torch.empty_like(logits)
+    odds, own, even = _of_classes(settings, weight, logits.shape[1])
     known = math.isfinite(of_tp.sum() + of_predicted.sum() + of_cross)
     of_tp, of_predicted = of_tp.to(weight), of_predicted.to(weight)
     for result, rows, x, h, grad in _blocks(gradient, kept[1]):
@@ -166,19 +163,30 @@ def backward(
         of_rest = of_first * by_rest
         seconds = torch.eq(x, second * scale, out=h)  # equal ones share the slope
         grad.addcmul_(seconds, second * of_second / seconds.sum(0))
-        if shift is None:
+        if settings.shift is None:
             grad.addcmul_(x, of_rest / scale)
         else:
-            cross = of_cross * total if factor is None else of_cross * total * factor.to(w)[y[0]]
-            odds, per_partition = shift.exp().to(w), cross / partition / scale
-            of_e = torch.mul(odds[:, None], per_partition, out=h).add_(of_rest / scale)
-            grad.addcmul_(x, of_e).scatter_add_(0, y, -cross * (y != one))
+            cross, heavy = of_cross * total, own[y[0]]
+            of_partition = (heavy + even.sum()) * cross / partition
+            of_e = torch.mul(odds[:, None], of_partition / scale, out=h).add_(of_rest / scale)
+            grad.addcmul_(x, of_e).scatter_add_(0, y, -(heavy * cross)[None])
+            if settings.smoothing:
+                grad.addcmul_(even[:, None], cross, value=-1)
+            grad.scatter_(0, one, 0)
         # The slopes of a row sum to 0.
         grad.scatter_(0, one, -grad.sum(0, keepdim=True)).mul_(w / total)
         if not known:  # 0·NaN is 0 in rows without weight
             grad[:, w == 0] = 0
         result.copy_(grad.view(result.shape))
     return gradient
+
+
+def _of_classes(settings: KernelSettings, like: Tensor, classes: int) -> tuple[Tensor, ...]:
+    """Odds, and the weight of a class in the cross-entropy of its own rows and of all rows."""
+    _, shift, factor, smoothing = settings
+    factor = like.new_ones(classes) if factor is None else factor.to(like)
+    odds = factor if shift is None else shift.exp().to(like)
+    return odds, (1 - smoothing) * factor, smoothing / classes * factor
 
 
 def _blocks(images: Tensor, kept: Tensor) -> Iterator[tuple[Tensor, slice, Tensor, Tensor, Tensor]]:

@@ -1,135 +1,143 @@
 """The soft sums of labels, or of one logit, and their gradient on the CPU, in torch operations.
 
-Each label is a binary problem at the threshold ½. By symmetry H(p) = 1 − H(1 − p), so the step of
-`cpu` is taken of the smaller of p and 1 − p, which keeps its digits. Logits are finite.
+Each label is a binary problem at the threshold ½. By symmetry H(p) = 1 − H(1 − p), so the step h of
+`cpu` is taken of the smaller of p and 1 − p, which keeps its digits: H(p) = [z > 0] − h · sign(z).
+The forward pass leaves the slope of the step, one tensor of the size of the logits. Logits are
+finite. Blocks stay in the cache, in memory that is asked for once.
 """
 
 from collections.abc import Iterator
-from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from evalign.core.rows import GivenRows, signed
+from evalign.kernels import KernelSettings
 from evalign.kernels.cpu import Step
 
-BLOCK = 2**16  # numbers: the memory of larger ones is asked for anew, page by page
+BLOCK = 2**16  # numbers
 
 
-class _Labels(NamedTuple):
-    """Logits, their mass where a label is present and where it is absent, and the step."""
+class _Block(NamedTuple):
+    """Several rows: logits, targets, masses (None if all are 1), slopes, memory for two more."""
 
     z: Tensor
-    present: Tensor
-    absent: Tensor
-    step: Step
-    x: Tensor  # 2·min(p, 1 − p), in units of the step
-    positive: Tensor  # 1 where z > 0
+    y: Tensor
+    mass: Tensor | None
+    slope: Tensor
+    x: Tensor
+    h: Tensor
 
-    @classmethod
-    def of(cls, rows: GivenRows, temperature: float) -> "_Labels":
-        dtype = torch.promote_types(rows.logits.dtype, torch.float32)
-        z, target = rows.logits.detach().to(dtype), signed(rows.target)
-        mass = torch.ne(target, rows.ignore_index, out=torch.empty_like(z))
-        if rows.weight is not None:
-            weight = rows.weight.to(dtype)
-            mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
-        step, present = Step(temperature, dtype), mass * target
-        x = z.abs().neg_().sigmoid_().mul_(2 * step.one)
-        return cls(z, present, mass - present, step, x, torch.gt(z, 0, out=torch.empty_like(z)))
-
-    def summed(self, x: Tensor, *, labels: bool) -> Tensor:
-        """The sum over rows, of each label or of all."""
-        dims = [d for d in range(x.ndim) if d != 1 or not labels]
-        return x.sum(dims, dtype=torch.float64)
-
-    def moved(
-        self, shift: Tensor, factor: Tensor | None, *, labels: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits and masses of the cross-entropy."""
-        u = self.z + self.spread(shift if labels else shift[1] - shift[0])
-        if factor is None:
-            return u, self.present, self.absent
-        absent, present = (self.spread(f) for f in factor.unbind(-1))
-        return u, self.present * present, self.absent * absent
-
-    def spread(self, of_labels: Tensor) -> Tensor:
-        """Numbers of labels, to be combined with the logits; or that of one logit."""
-        of_labels = of_labels.to(self.z)
-        return of_labels.view(-1, *[1] * (self.z.ndim - 2)) if of_labels.ndim else of_labels
+    def summed(self, x: Tensor, dims: list[int]) -> Tensor:
+        """The sums over rows, of all labels and of those that are present; x becomes the latter."""
+        x = x if self.mass is None else x.mul_(self.mass)
+        return torch.stack([x.sum(dims), x.mul_(self.y).sum(dims)])
 
 
 def forward(
-    rows: GivenRows, temperature: float, shift: Tensor | None, factor: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums as those of `cpu.forward`, the total, the number of rows, and the cross-entropy."""
-    labels, parts = rows.task == "multilabel", []
-    for block in _blocks(rows):
-        this = _Labels.of(block, temperature)
-        low = this.step.of(this.x, torch.empty_like(this.x)).mul_(this.step.unit)
-        high = 1 - low
-        h = torch.lerp(low, high, this.positive)
-        of = [this.present * h, this.absent * h, this.present, this.absent]
-        of += [this.present * this.positive, this.absent * this.positive]
-        if not labels:  # those of class 0 have digits of their own
-            h = torch.lerp(high, low, this.positive)
-            of += [this.absent * h, this.present * h, (this.present + this.absent > 0).to(h)]
+    rows: GivenRows, settings: KernelSettings
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
+    temperature, shift, factor, smoothing = settings
+    rows, dtype = _flat(rows), torch.promote_types(rows.logits.dtype, torch.float32)
+    slopes, binary = torch.empty_like(rows.logits, dtype=dtype), rows.task == "binary"
+    step, dims = Step(temperature, dtype), [d for d in range(slopes.ndim) if d != 1 or binary]
+    number, parts = torch.zeros((), dtype=torch.float64), []
+    for block in _blocks(rows, slopes):
+        z, _, mass, slope, x, h = block
+        torch.abs(z, out=x).neg_().sigmoid_().mul_(2 * step.one)  # 2 · min(p, 1 − p) · one
+        torch.addcmul(x, x, x, value=-0.5 / step.one, out=slope)  # |dx/dz|
+        step.of(x, out=h)
+        slope.addcmul_(step.steeper(x, out=x), slope, value=step.extra)
+        h *= torch.gt(z, 0, out=x).sub_(0.5)
+        each = [block.summed(h, dims), block.summed(x.add_(0.5), dims)]
+        each.append(block.summed(h.fill_(1), dims))
         if shift is not None:
-            u, present, absent = this.moved(shift, factor, labels=labels)
-            terms = (present + absent).mul_(u.abs().neg_().exp_().log1p_())
-            of.append(terms.addcmul_(absent, u.relu()).addcmul_(present, u.neg().relu_()))
-        parts.append(torch.stack([this.summed(x, labels=labels) for x in of]))
-    tp, fp, actual, negatives, right, wrong, *rest = reduce(torch.add, parts)
-    cross = actual.new_zeros(()) if shift is None else rest.pop().sum()
-    sums, total = [tp, tp + fp, actual, right, right + wrong], actual + negatives
-    if labels:
-        return torch.stack(sums), total, total, cross
-    tn, fn, number = rest
-    zero = [tn, tn + fn, negatives, negatives - wrong, negatives - wrong + actual - right]
-    return torch.stack([torch.stack(zero), torch.stack(sums)], 1), total, number, cross
+            u = torch.add(z, _odds(shift, z, binary=binary), out=x)
+            softplus = torch.abs(u, out=h).neg_().exp_().log1p_().add_(u.relu())
+            each += [block.summed(softplus, dims), block.summed(u, dims)]
+        number += z.numel() if mass is None else mass.count_nonzero()
+        parts.append(torch.stack(each).double())
+    (h, labelled, total, *of_u), (h_present, right, actual, *of_u_present) = (
+        torch.stack(parts).sum(0).unbind(1)
+    )
+    tp, predicted = right - 2 * step.unit * h_present, labelled - 2 * step.unit * h
+    sums, cross = torch.stack([tp, predicted, actual, right, labelled]), total.new_zeros(())
+    if shift is not None:
+        absent, present = (1, 1) if factor is None else factor.unbind(-1)
+        of_u_present = [x.lerp(y / 2, smoothing) for x, y in zip(of_u_present, of_u, strict=True)]
+        positive, negative = of_u_present[0] - of_u_present[1], of_u[0] - of_u_present[0]
+        cross = (absent * negative + present * positive).sum()
+    if binary:  # class 0 is the other one
+        zero = [total - predicted - actual + tp, total - predicted, total - actual]
+        zero += [total - labelled - actual + right, total - labelled]
+        sums = torch.stack([torch.stack(zero), sums], 1)
+    return sums, total, number, cross, slopes
 
 
 def backward(
     rows: GivenRows,
-    temperature: float,
+    settings: KernelSettings,
+    slopes: Tensor,
     of_tp: Tensor,
     of_predicted: Tensor,
     of_cross: float,
-    shift: Tensor | None,
-    factor: Tensor | None,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
-    labels = rows.task == "multilabel"
-    of_present, of_absent = of_tp + of_predicted, of_predicted
-    if not labels:
-        of_present = of_present[1] - of_predicted[0]
-        of_absent = of_absent[1] - of_predicted[0] - of_tp[0]
-    gradient = torch.empty_like(rows.logits)
-    for block, result in zip(_blocks(rows), gradient.split(_length(rows)), strict=True):
-        this = _Labels.of(block, temperature)
-        step, x = this.step, this.x
-        grad = this.present * this.spread(of_present) + this.absent * this.spread(of_absent)
-        steeper = (torch.gt if step.bends_up else torch.le)(x, step.edge, out=torch.empty_like(x))
-        # dH/dz is dH/dp · p (1 − p), and x is 2 min(p, 1 − p) · one.
-        grad *= steeper.mul_(step.extra).add_(1).mul_(x).mul_(step.unit)
-        grad.addcmul_(grad, x, value=-0.5 / step.one)
+    temperature, shift, factor, smoothing = settings
+    unit, binary = Step(temperature, slopes.dtype).unit, rows.task == "binary"
+    if binary:  # H of class 0 is 1 − H of class 1
+        of_tp, of_predicted = of_tp.sum(), of_predicted[1] - of_predicted[0] - of_tp[0]
+    flat, stop = _flat(rows), 0
+    gradient = torch.empty_like(flat.logits)
+    for z, y, mass, slope, x, h in _blocks(flat, slopes):
+        start, stop = stop, stop + len(z)
+        torch.mul(y, _spread(unit * of_tp, z), out=x).add_(_spread(unit * of_predicted, z))
+        x *= slope
         if shift is not None:
-            u, present, absent = this.moved(shift, factor, labels=labels)
-            grad.addcmul_(absent, u.sigmoid(), value=of_cross)
-            grad.addcmul_(present, u.neg().sigmoid_(), value=-of_cross)
-        result.copy_(grad)
-    return gradient
+            torch.add(z, _odds(shift, z, binary=binary), out=h).sigmoid_()
+            y = torch.lerp(y, y.new_tensor(0.5), smoothing) if smoothing else y
+            if factor is not None:
+                absent, present = (_spread(f, z) for f in factor.unbind(-1))
+                h *= torch.lerp(absent, present, y)
+                y = present * y
+            x.add_(h.sub_(y), alpha=of_cross)
+        gradient[start:stop] = x if mass is None else x.mul_(mass)
+    return gradient.view(rows.logits.shape)
 
 
-def _length(rows: GivenRows) -> int:
-    """The rows of a block, or its images."""
-    return max(1, BLOCK * len(rows.logits) // max(1, rows.logits.numel()))
+def _flat(rows: GivenRows) -> GivenRows:
+    """The pixels of a binary problem as rows: the sums of a block are in its precision."""
+    if rows.task == "multilabel":
+        return rows
+    weight = None if rows.weight is None else rows.weight.reshape(-1)
+    flat = rows.logits.detach().reshape(-1), rows.target.reshape(-1)
+    return rows._replace(logits=flat[0], target=flat[1], weight=weight)
 
 
-def _blocks(rows: GivenRows) -> Iterator[GivenRows]:
-    length, weight = _length(rows), rows.weight
-    for i in range(0, max(1, len(rows.logits)), length):
+def _odds(shift: Tensor, z: Tensor, *, binary: bool) -> Tensor:
+    """What the cross-entropy adds to the logits."""
+    return _spread(shift[1] - shift[0] if binary else shift, z)
+
+
+def _spread(of_labels: Tensor, z: Tensor) -> Tensor:
+    """Numbers of labels, to be combined with the logits; or that of one logit."""
+    of_labels = of_labels.to(z)
+    return of_labels.view(-1, *[1] * (z.ndim - 2)) if of_labels.ndim else of_labels
+
+
+def _blocks(rows: GivenRows, slopes: Tensor) -> Iterator[_Block]:
+    length = max(1, BLOCK * len(slopes) // max(1, slopes.numel()))
+    memory = slopes.new_empty(4, *slopes[:length].shape)
+    for i in range(0, max(1, len(slopes)), length):
         here = slice(i, i + length)
-        of_rows = None if weight is None else weight[here]
-        yield rows._replace(logits=rows.logits[here], target=rows.target[here], weight=of_rows)
+        slope, target = slopes[here], signed(rows.target[here])
+        y, ones, *free = memory[:, : len(slope)]
+        z, mass = rows.logits.detach()[here], torch.ne(target, rows.ignore_index, out=ones)
+        if rows.weight is not None:
+            weight = rows.weight[here].to(slope)
+            mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
+        elif mass.amin() == 1:
+            mass = None
+        yield _Block(z.to(slope), y.copy_(target), mass, slope, *free)

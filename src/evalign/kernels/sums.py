@@ -10,28 +10,7 @@ from torch import Tensor
 
 from evalign.core.confusion import Confusion
 from evalign.core.rows import GivenRows, signed
-from evalign.kernels import cpu, labels
-
-
-class KernelSettings(NamedTuple):
-    """How memberships are made, and the cross-entropy beside them.
-
-    Args:
-        temperature: of the linear step.
-        shift: what the cross-entropy adds to the logits, (C,); None for no cross-entropy.
-        factor: of each class in the cross-entropy, (C,), or of a label's two, (L, 2); None for 1.
-    """
-
-    temperature: Tensor
-    shift: Tensor | None = None
-    factor: Tensor | None = None
-
-    @property
-    def cross(self) -> Tensor | None:
-        """Shift and factors as a kernel of a GPU takes them: one for both of a label's classes."""
-        if self.shift is None or self.factor is None:
-            return self.shift
-        return torch.stack([self.shift, self.factor.view(len(self.factor), -1)[:, 0]])
+from evalign.kernels import KernelSettings, cpu, labels
 
 
 class KernelSums(NamedTuple):
@@ -68,13 +47,12 @@ class _SoftSums(torch.autograd.Function):
             sums, (cross, number) = flat[:-2].view(5, -1), flat[-2:]
             total = sums[2].sum()
         else:
-            step, of_rows = (settings.temperature.item(), shift, settings.factor), ()
             if rows.indices:
                 ctx.batch = _batch(rows)
-                sums, cross, of_rows = cpu.forward(*ctx.batch, *step)
+                sums, cross, of_rows = cpu.forward(*ctx.batch, settings)
                 total, number = sums[2].sum(), (ctx.batch[2] > 0).sum(dtype=torch.float64)
             else:
-                sums, total, number, cross = labels.forward(rows, *step)
+                sums, total, number, cross, *of_rows = labels.forward(rows, settings)
         ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)
         tp, predicted, *fixed = sums.unbind()
         ctx.mark_non_differentiable(*fixed, total, number)
@@ -92,12 +70,11 @@ class _SoftSums(torch.autograd.Function):
 
             of_sums = torch.cat([of_tp, of_predicted, of_cross.expand(2)])
             return fused.gradient_of_sums(rows, settings, of_rows, of_sums), None, None
-        temperature = settings.temperature.item()
-        slopes = of_tp, of_predicted, of_cross.item(), settings.shift, settings.factor
+        slopes = of_tp, of_predicted, of_cross.item()
         if not rows.indices:
-            return labels.backward(rows, temperature, *slopes), None, None
+            return labels.backward(rows, settings, of_rows[0], *slopes), None, None
         batch: tuple[Tensor, Tensor, Tensor] = ctx.batch
-        gradient = cpu.backward(*batch, temperature, tuple(of_rows), *slopes)
+        gradient = cpu.backward(*batch, settings, of_rows, *slopes)
         return gradient.view_as(logits), None, None
 
 

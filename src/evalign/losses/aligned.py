@@ -18,16 +18,10 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
-from evalign.kernels.sums import KernelSettings
+from evalign.kernels import KernelSettings
 from evalign.losses.class_weights import class_vector, shares_tensor
 from evalign.losses.metric import MetricLoss
-from evalign.losses.offsets import (
-    ODDS,
-    half_skilled,
-    metric_offsets,
-    positive,
-    with_pseudo_rows,
-)
+from evalign.losses.offsets import ODDS, half_skilled, metric_offsets, positive, with_pseudo_rows
 from evalign.losses.route import route, whole_loss
 
 AUTO: Final = "auto"
@@ -169,7 +163,8 @@ class AlignedLoss(MetricLoss):
                 return self.sums_from_batch(Batch.of(rows))
             settings = self._settings(rows)
             of_metric, sums = self.kernel_sums(rows, settings)
-            cross = self._cross_entropy(Batch.of(rows)) if self.label_smoothing else sums.cross
+            smooth = self.label_smoothing and rows.logits.is_cuda
+            cross = self._cross_entropy(Batch.of(rows)) if smooth else sums.cross
         return _mean(cross, sums.soft, settings.factor), *of_metric, sums.hard
 
     def sums_from_batch(self, batch: Batch) -> Sums:
@@ -276,7 +271,7 @@ class AlignedLoss(MetricLoss):
         shift, factor = self._adjustment(rows.task, pixels=rows.pixels)
         if shift is None:  # before the first batch
             shift = self.temperature.new_zeros(_classes(rows))
-        return KernelSettings(self.temperature, shift, factor)
+        return KernelSettings(self.temperature, shift, factor, self.label_smoothing)
 
     def root_of_counts(self, *, pixels: bool) -> float:
         """The power of 1 / counts that the class weights are; 0 where they are not."""

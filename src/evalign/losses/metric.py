@@ -16,8 +16,9 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import GivenRows, Task
+from evalign.kernels import KernelSettings
 from evalign.kernels.closed import closed_form
-from evalign.kernels.sums import KernelSettings, KernelSums, kernel_sums
+from evalign.kernels.sums import KernelSums, kernel_sums
 from evalign.losses.base import RunningLoss
 from evalign.losses.route import route, whole_loss
 from evalign.losses.temperature import fill_temperature, register_temperature

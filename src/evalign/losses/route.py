@@ -52,8 +52,9 @@ def route(
         return "loss"
     if rows.task == "multiclass":
         return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
-    # The kernel of labels divides nothing by zero, but 0·∞ is NaN there.
-    finite = not logits.is_cuda and math.isfinite(logits.detach().sum(dtype=torch.float64))
+    # The kernel of labels divides nothing by zero, but 0·∞ is NaN there. (float64 is slow.)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    finite = not logits.is_cuda and math.isfinite(logits.detach().sum(dtype=wide))
     return "sums" if finite and target.dtype in _INTEGERS | _FLOATS else "core"
 
 

@@ -184,13 +184,8 @@ def load_stats(stats, r, live, n):
     runner_up = tl.load(stats + n + r, mask=live, other=0)
     rest = tl.load(stats + 2 * n + r, mask=live, other=1)
     total = tl.load(stats + 3 * n + r, mask=live, other=1)
-    return (
-        largest,
-        runner_up,
-        rest,
-        total,
-        tl.load(stats + 4 * n + r, mask=live, other=0).to(tl.int32),
-    )
+    one = tl.load(stats + 4 * n + r, mask=live, other=0).to(tl.int32)
+    return largest, runner_up, rest, total, one
 
 
 @triton.jit
