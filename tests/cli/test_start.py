@@ -10,7 +10,7 @@ import pytest
 
 from evalign.cli import options
 from evalign.decisions import Decision
-from evalign.estimators.recipes import RECIPES
+from evalign.training.recipes import RECIPES
 
 SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly"}
 # One process for all: what it has loaded in the end, none of the commands needed.

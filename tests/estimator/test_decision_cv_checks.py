@@ -25,9 +25,7 @@ def test_scikit_learn(estimator, check, monkeypatch):
 @pytest.mark.slow
 @parametrize_with_checks(
     [
-        AlignedDecisionCV(
-            RidgeClassifier(), decision="argmax", cv=2, ensemble=True, random_state=0
-        ),
+        AlignedDecisionCV(RidgeClassifier(), decision="argmax", cv=2, random_state=0),
         AlignedDecisionCV(LogisticRegression(), cv=2, random_state=0),
     ],
     expected_failed_checks=lambda clf: (

@@ -19,11 +19,11 @@ from torch import nn
 
 from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
 from evalign.estimators import AlignedClassifier
-from evalign.estimators.recipes import RECIPES
 from evalign.estimators.targets import warn_of_positive
 from evalign.metrics import resolve
 from evalign.store.files import StoreError
 from evalign.training import TrainingWarning
+from evalign.training.recipes import RECIPES
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced, noted_losses, quick
 from tests.unit.training.runs import averaged, steps_noted

@@ -19,10 +19,10 @@ import evalign
 from evalign import AlignedClassifier, AlignedDecisionCV
 from evalign.estimators.members import Folds, Members, MembersAsRows
 from evalign.estimators.network import Size
-from evalign.estimators.recipes import RECIPES, ingredients
 from evalign.estimators.rows import SMALL_CLASS, LabelledRows
 from evalign.metrics import resolve
 from evalign.training import TrainingWarning
+from evalign.training.recipes import RECIPES, ingredients
 from evalign.training.split import strata
 from tests import tolerances
 from tests.estimator.models import noted_losses, quick

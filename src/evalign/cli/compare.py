@@ -12,11 +12,11 @@ from evalign.core.metrics import resolve
 from evalign.core.text import counted
 from evalign.estimators import AlignedClassifier, AlignedEnsemble, compare
 from evalign.estimators.candidates import DEFAULT
-from evalign.estimators.recipes import RECIPES
 from evalign.report import TriedModels
 from evalign.report.words import number, span, verdict_of_tried
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 from evalign.training import TrainingWarning
+from evalign.training.recipes import RECIPES
 
 
 def compare_methods(spoken: Terminal, given: Namespace) -> None:

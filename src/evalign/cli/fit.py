@@ -19,12 +19,12 @@ from evalign.cli.outcome import contents, cuts, importance, predictions, shown, 
 from evalign.cli.terminal import Terminal
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.estimators.candidates import BLEND, DEFAULT
-from evalign.estimators.recipes import chosen_recipe
 from evalign.report import render
 from evalign.store.files import digest
 from evalign.tables.files import writing
 from evalign.tables.labels import Labels
 from evalign.tables.warnings import warn_of_perfect
+from evalign.training.recipes import chosen_recipe
 
 # Seconds of a time limit that are reserved for the report, and the least for training.
 REPORT_TIME, LEAST_TIME = 3.0, 1.0

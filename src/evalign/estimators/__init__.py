@@ -7,7 +7,7 @@ Inputs become out-of-fold scores, these become a rule, and both are kept and sav
 - `decision_cv`: the spine around one classifier.
 - `ensemble`: around several. `candidates` builds them, `trials` trains them in time, `choice`
   blends them, `judge` scores all of them. `compare` repeats this.
-- `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`, `recipes`,
+- `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`,
   `arguments`, `progress`) to `module`.
 
 May import `training`, `tables` and what is below them.

@@ -9,8 +9,8 @@ from torch import nn
 
 from evalign.core.checks import require
 from evalign.estimators.network import NAMES
-from evalign.estimators.recipes import RECIPES
 from evalign.estimators.rows import OWNER
+from evalign.training.recipes import RECIPES
 
 TINY = np.nextafter(0, 1)
 # Of each number that may be None: its type, what is allowed from and below, and this in words.

@@ -56,15 +56,12 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         cv: the number of folds, stratified and shuffled; a splitter of scikit-learn that
             holds out no row more than once; or "prefit"
             for a classifier that was fitted before, on other rows than those given to `fit`.
-        ensemble: whether to keep the classifiers of the folds and average their scores. If not,
-            one classifier is trained on all rows in the end.
         pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
         n_jobs: how many folds are trained at once.
         random_state: seed of the folds if `cv` is a number.
 
     Attributes:
-        estimator_: the classifier, trained on all rows; not with `ensemble`.
-        estimators_: the classifiers of the folds; only with `ensemble`.
+        estimator_: the classifier, trained on all rows.
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
             two, the positive one is the last.
         classes_: the labels, sorted; if multilabel, the numbers of the columns.
@@ -96,7 +93,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
     n_features_in_: int
     feature_names_in_: np.ndarray
     _method: Method
-    _kept = ("estimator_", "estimators_", "cv_results_", "_method", *COLUMNS)
+    _kept = ("estimator_", "cv_results_", "_method", *COLUMNS)
 
     def __init__(
         self,
@@ -107,7 +104,6 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         constraint: str | None = None,
         confidence: float | None = None,
         cv: Any = 5,
-        ensemble: bool = False,
         pos_label: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -118,7 +114,6 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         self.constraint = constraint
         self.confidence = confidence
         self.cv = cv
-        self.ensemble = ensemble
         self.pos_label = pos_label
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -176,22 +171,17 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         work = delayed(trained)
         tasks = (work(self.estimator, X, y, rows, params) for rows, _ in parts)
         models = list(Parallel(n_jobs=self.n_jobs)(tasks) or [])
-        for name in ("estimator_", "estimators_", *COLUMNS):
-            vars(self).pop(name, None)
         everything = np.arange(len(y))
-        if self.ensemble and parts:
-            self.estimators_ = models
-        elif prefit:
-            self.estimator_ = self.estimator
-        else:
-            self.estimator_ = trained(self.estimator, X, y, everything, params)
+        whole = self.estimator if prefit else trained(self.estimator, X, y, everything, params)
+        self.estimator_: Any = whole
         for name in COLUMNS:
-            if hasattr(self._models[0], name):
-                setattr(self, name, getattr(self._models[0], name))
+            vars(self).pop(name, None)
+            if hasattr(whole, name):
+                setattr(self, name, getattr(whole, name))
         self._targets, self._method = targets, scoring_method(self.estimator)
 
         if not parts:  # all rows are scored by the classifier itself
-            models, parts = self._models, [(codes[:0], everything)]
+            models, parts = [whole], [(codes[:0], everything)]
         values = [
             self._class_scores(model, _safe_indexing(X, rows))
             for model, (_, rows) in zip(models, parts, strict=True)
@@ -205,14 +195,12 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """The classifier's own probabilities, or their mean, before the rule's calibration."""
+        """The classifier's own probabilities, before the rule's calibration."""
         check_is_fitted(self)
-        mean = self._mean_scores(X)
-        if not self._targets.multilabel:
-            return self._targets.sorted(mean)
-        one = self._models[0].predict_proba(_safe_indexing(X, [0]))
-        listed = isinstance(one, list)  # an array of each label, as forests give them
-        return [np.stack([1 - label, label], 1) for label in mean.T] if listed else mean
+        refuse_masked(OWNER, "X", X)
+        if self._targets.multilabel:
+            return self.estimator_.predict_proba(X)
+        return self._targets.sorted(self._class_scores(self.estimator_, X))
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -223,22 +211,14 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         )
         return tags
 
-    @property
-    def _models(self) -> list[Any]:
-        return self.estimators_ if hasattr(self, "estimators_") else [self.estimator_]
-
     def _class_scores(self, model: Any, X: Any) -> np.ndarray:
         """Scores by a classifier, with columns in the order of the rule."""
         ordered, many = self._targets.ordered, self._targets.multilabel
         return class_scores(model, X, self._method, ordered, multilabel=many)
 
-    def _mean_scores(self, X: Any) -> np.ndarray:
-        """The mean scores of the classifiers, of which some may not know all classes."""
-        refuse_masked(OWNER, "X", X)
-        return np.mean([self._class_scores(model, X) for model in self._models], 0)
-
     def _scores(self, X: Any) -> dict[str, Any]:
-        return as_argument(self._mean_scores(X), self._method)
+        refuse_masked(OWNER, "X", X)
+        return as_argument(self._class_scores(self.estimator_, X), self._method)
 
 
 register(AlignedDecisionCV)

@@ -21,7 +21,6 @@ from evalign.estimators.choice import Blend, blend
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
-from evalign.estimators.recipes import chosen_recipe
 from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, warn_of_lost
@@ -30,6 +29,7 @@ from evalign.tables.features import Features, read
 from evalign.tables.labels import label_array
 from evalign.tables.values import within_float32
 from evalign.training import TrainingWarning
+from evalign.training.recipes import chosen_recipe
 
 
 def as_numbers(matrix: Any) -> np.ndarray:

@@ -18,12 +18,12 @@ from evalign.estimators.network import (
     size_of_members,
 )
 from evalign.estimators.progress import epoch_line, narrated
-from evalign.estimators.recipes import chosen_recipe, ingredients
 from evalign.estimators.rows import LabelledRows, dense
 from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.tables.features import Features
 from evalign.training import History, Settings, fit
 from evalign.training.averaging import offsets_of
+from evalign.training.recipes import chosen_recipe, ingredients
 
 
 class TrainedNetwork(NamedTuple):

@@ -19,6 +19,7 @@ Factory = Callable[[int, int], nn.Module]
 BLOCK = 512
 CPU = torch.device("cpu")
 NAMES = ("auto", "mlp", "linear")
+BATCHES = {2_800: 32, 4_500: 64, 6_400: 128, 32_000: 256}  # of members, below these rows
 FOLD = "networks."  # before the name of a weight of a fold's network
 
 
@@ -40,9 +41,18 @@ class Defaults(NamedTuple):
 
 
 def wanted(kind: str | Factory, rows: int = 1, device: torch.device = CPU) -> Defaults:
-    """The default settings of a network, for a number of training rows."""
+    """The default settings of a network, for a number of training rows.
+
+    Of a network of members, few rows need enough steps too, and many rows need fewer epochs.
+
+    Examples:
+        >>> [wanted("auto", rows)[3:] for rows in (500, 40_000, 10**6)]
+        [(30, 32), (30, 512), (8, 512)]
+    """
     if kind == "auto":
-        return Defaults(2e-3, 3e-4, 0.1, members_epochs(rows, device), members_batch_size(rows))
+        batch = next((size for most, size in BATCHES.items() if rows < most), 512)
+        passed = 1_280_000 if device.type == "cpu" else 5_000_000  # rows in all, as time allows
+        return Defaults(2e-3, 3e-4, 0.1, min(max(8, passed // rows), 30), batch)
     usual = Defaults(batch_size=usual_batch_size(rows))
     return usual._replace(learning_rate=1e-2) if kind == "linear" else usual
 
@@ -51,28 +61,6 @@ def chosen(arguments: dict[str, Any], rows: int = 1, device: torch.device = CPU)
     """The settings of training: the arguments that were given, or else the network's defaults."""
     given = {name: arguments[name] for name in Defaults._fields if arguments[name] is not None}
     return wanted(arguments["network"], rows, device)._replace(**given)
-
-
-def members_batch_size(rows: int) -> int:
-    """The batch size of a network of members: few rows need enough steps too.
-
-    Examples:
-        >>> [members_batch_size(rows) for rows in (500, 3000, 40_000)]
-        [32, 64, 512]
-    """
-    steps = ((2_800, 32), (4_500, 64), (6_400, 128), (32_000, 256))
-    return next((size for most, size in steps if rows < most), 512)
-
-
-def members_epochs(rows: int, device: torch.device) -> int:
-    """The epochs of a network of members: many rows need fewer.
-
-    Examples:
-        >>> [members_epochs(rows, CPU) for rows in (500, 80_000, 10**6)]
-        [30, 16, 8]
-    """
-    passed = 1_280_000 if device.type == "cpu" else 5_000_000  # rows in all, as time allows
-    return min(max(8, passed // rows), 30)
 
 
 def size_of_members(device: torch.device, folds: int = 0) -> Size:

@@ -4,7 +4,7 @@ from evalign.core.metrics import Metric
 from evalign.core.rows import Task
 from evalign.losses import AlignedLoss, FocalLoss, MetricLoss
 from evalign.losses.base import Loss
-from evalign.training import TemperatureAnnealing
+from evalign.training.annealing import TemperatureAnnealing
 
 RECIPES = ("aligned", "cross_entropy", "east")
 COOLINGS = 3  # coolings without a new best before EAST's training ends
