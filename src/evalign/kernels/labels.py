@@ -40,7 +40,7 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
     temperature, shift, factor, smoothing = settings
-    dtype = torch.promote_types(rows.logits.dtype, torch.float32)
+    rows, dtype = _flat(rows), torch.promote_types(rows.logits.dtype, torch.float32)
     slopes, binary = torch.empty_like(rows.logits, dtype=dtype), rows.task == "binary"
     step, dims = Step(temperature, dtype), [d for d in range(slopes.ndim) if d != 1 or binary]
     number, parts = torch.zeros((), dtype=torch.float64), []
@@ -89,8 +89,9 @@ def backward(
     unit, binary = Step(temperature, slopes.dtype).unit, rows.task == "binary"
     if binary:  # H of class 0 is 1 − H of class 1
         of_tp, of_predicted = of_tp.sum(), of_predicted[1] - of_predicted[0] - of_tp[0]
-    gradient, stop = torch.empty_like(rows.logits), 0
-    for z, y, mass, slope, x, h in _blocks(rows, slopes):
+    flat, stop = _flat(rows), 0
+    gradient = torch.empty_like(flat.logits)
+    for z, y, mass, slope, x, h in _blocks(flat, slopes):
         start, stop = stop, stop + len(z)
         torch.mul(y, _spread(unit * of_tp, z), out=x).add_(_spread(unit * of_predicted, z))
         x *= slope
@@ -103,7 +104,16 @@ def backward(
                 y = present * y
             x.add_(h.sub_(y), alpha=of_cross)
         gradient[start:stop] = x if mass is None else x.mul_(mass)
-    return gradient
+    return gradient.view(rows.logits.shape)
+
+
+def _flat(rows: GivenRows) -> GivenRows:
+    """The pixels of a binary problem as rows: the sums of a block are in its precision."""
+    if rows.task == "multilabel":
+        return rows
+    weight = None if rows.weight is None else rows.weight.reshape(-1)
+    flat = rows.logits.detach().reshape(-1), rows.target.reshape(-1)
+    return rows._replace(logits=flat[0], target=flat[1], weight=weight)
 
 
 def _odds(shift: Tensor, z: Tensor, *, binary: bool) -> Tensor:
