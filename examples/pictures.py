@@ -86,7 +86,8 @@ def gap() -> Figure:
 
 def confusion() -> Figure:
     """The confusion matrix of a forest on long-tailed digits, by `predict` and by the rule."""
-    X_train, X_test, y_train, y_test = digits()
+    X, X_test, y, y_test, tail = digits()
+    X_train, y_train = X[tail], y[tail]
     forest = ExtraTreesClassifier(100, random_state=0)
     clf = AlignedDecisionCV(forest, metric="f1_macro", random_state=0).fit(X_train, y_train)
     figure, axes = panels(2, 3.6)

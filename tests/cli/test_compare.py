@@ -1,4 +1,4 @@
-"""`evalign compare` and `evalign demo`."""
+"""`evalign compare`."""
 
 import json
 
@@ -120,28 +120,3 @@ def test_a_cost_is_best_when_small(binary):
 )
 def test_bad_input(binary, options, message):
     assert message in refused("compare", binary, "--target", "label", *options)
-
-
-# The demo
-
-
-def test_demo(monkeypatch):
-    monkeypatch.setattr(command, "DEMO_MODELS", ["linear", "forest"])
-    monkeypatch.setattr(command, "RECIPES", {})
-    monkeypatch.setattr(command, "DEMO_SEEDS", 1)
-    result = done("demo")
-    assert [line.split()[0] for line in result.out.splitlines()[1:4]] == [
-        "linear",
-        "forest",
-        "blend",
-    ]
-    assert "Handwritten digits, long-tailed: from 178 rows of 0 to 9 of 9." in result.err
-    assert result.err.splitlines()[-1] == command.NEXT
-
-
-def test_demo_is_long_tailed():
-    X, y = command.long_tailed_digits()
-    counts = np.bincount(y)
-    assert len(X) == len(y) == counts.sum()
-    assert (np.diff(counts) < 0).all()
-    assert counts[0] / counts[9] == pytest.approx(20, rel=0.05)

@@ -35,12 +35,11 @@ def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
 
 @sharing(output)
 def demo(**shared: Any) -> None:
-    """Run a small comparison on built-in data, in less than a minute.
+    """Show what a rule, a loss and a bound do, in half a minute.
 
-    The data are scikit-learn's handwritten digits, subsampled to a long tail: twenty times as many
-    zeros as nines.
+    The problem comes with scikit-learn: handwritten digits. Writes evalign-demo.html.
     """
-    _do("compare.show_demo", **locals())
+    _do("demo.show_demo", **locals())
 
 
 # Help that does not fit beside its option

@@ -1,21 +1,88 @@
-"""`evalign demo`: what a rule, a loss and a constraint do on one problem of scikit-learn."""
+"""`evalign demo`: what a rule, a loss and a bound do on one problem of scikit-learn."""
 
+from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
+from torch import nn
+
+from evalign import AlignedDecisionCV, AlignedLoss
+from evalign.cli.terminal import Terminal
+from evalign.report import Contents, Scored, render, scores
+
+PAGE, BOUND = Path("evalign-demo.html"), "recall >= 0.8"
+AVERAGES = (
+    "This is one problem, picked to show the effect. What to expect on average over 15 tables: a "
+    "rule adds 1 to 6 points of F1 to predict, and AlignedLoss 2.9 points to cross-entropy."
+)
 
 
-def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Split the handwritten digits, and thin those of training to a long tail, 130 to 7 rows."""
-    digits: Any = load_digits()
-    parts = train_test_split(
-        digits.data / 16, digits.target, test_size=0.5, stratify=digits.target, random_state=0
-    )
-    X_train, X_test, y_train, y_test = map(np.asarray, parts)
-    order = np.random.default_rng(0).permutation(len(y_train))
+def digits() -> tuple[np.ndarray, ...]:
+    """Halves of the handwritten digits at 4 x 4 pixels, and the rows of a long tail of the first.
+
+    The tail holds 80 rows of 0 and ever fewer of each next digit, down to 7 of 9.
+    """
+    found: Any = load_digits()
+    pixels = found.images.reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, 16) / 16
+    usual = {"test_size": 0.5, "stratify": found.target, "random_state": 0}
+    X, X_test, y, y_test = map(np.asarray, train_test_split(pixels, found.target, **usual))
+    order = np.random.default_rng(0).permutation(len(y))
     counts = np.geomspace(80, 7, 10).astype(int)
-    kept = [order[y_train[order] == digit][:count] for digit, count in enumerate(counts)]
-    rows = np.concatenate(kept)
-    return X_train[rows], X_test, y_train[rows], y_test
+    tail = [order[y[order] == digit][:count] for digit, count in enumerate(counts)]
+    return X, X_test, y, y_test, np.concatenate(tail)
+
+
+def show_demo(spoken: Terminal, _: Namespace) -> None:
+    """Do the work of `evalign demo`."""
+    X, X_test, y, y_test, tail = digits()
+
+    def forest(y: np.ndarray, rows: Any, metric: str, **goal: Any) -> Scored:
+        clf = AlignedDecisionCV(RandomForestClassifier(random_state=0), metric, **goal)
+        clf.set_params(random_state=0).fit(X[rows], y[rows])
+        return Scored("forest", clf.predict(X_test), clf.predict_proba(X_test), [])
+
+    def network(loss: nn.Module) -> Scored:
+        found = trained(loss, X[tail], y[tail], X_test)
+        return Scored(type(loss).__name__, found.argmax(1), found, [])
+
+    metric, classes = "f1_macro", [str(digit) for digit in range(10)]
+    own = forest(y, tail, metric)
+    ruled = Contents(metric, classes, y_test, own)
+    losses = network(AlignedLoss(metric)), network(nn.CrossEntropyLoss())
+    # A promise takes more nines than the tail has.
+    bounded = forest((y == 9) * 1, slice(None), "precision", constraint=BOUND, confidence=0.95)
+    shown = {
+        f"A rule around a forest, on {len(tail)} digits of 4 x 4 pixels with a long tail": ruled,
+        "A loss for a network, on the same rows": Contents(metric, classes, y_test, *losses),
+        f"A bound, with confidence 0.95 for new rows: {BOUND} for nines, on all digits": Contents(
+            "recall", ["others", "nines"], (y_test == 9) * 1, bounded
+        ),
+    }
+    found = {name: scores(contents)["answer"]["sentence"] for name, contents in shown.items()}
+    PAGE.write_text(render(ruled, scores(ruled)), encoding="utf-8")
+    spoken.result(
+        {"found": found, "expect": AVERAGES, "report": str(PAGE)},
+        *(line for name, sentence in found.items() for line in (f"{name}:", sentence, "")),
+        AVERAGES,
+        f"Report of the forest: {PAGE.resolve()}",
+        "Now with a table of your own: evalign fit data.csv --target label --out run",
+    )
+
+
+def trained(loss: nn.Module, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> np.ndarray:
+    """Train a small network, and return the softmax of its logits."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(X.shape[1], 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    inputs, target = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
+    for _ in range(100):
+        for rows in torch.randperm(len(target)).split(128):
+            optimizer.zero_grad()
+            loss(network(inputs[rows]), target[rows]).backward()
+            optimizer.step()
+    return network(torch.tensor(X_test, dtype=torch.float32)).softmax(1).detach().numpy()

@@ -230,16 +230,6 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
             yield f"Left out: {name}: {why}."
 
 
-def shown_classes(scores: dict[str, Any]) -> Table:
-    """Show precision, recall and F1 of each class."""
-    ratios, rows = ("precision", "recall", "f1"), []
-    for row in scores["per_class"]:
-        model = row["aligned"]
-        counts = [f"{mass:g}" for mass in (row["rows"], model["predicted"])]
-        rows.append([row["class"], *counts, *(number(model[name]) for name in ratios)])
-    return grid(["class", "rows", "predicted", *ratios], rows)
-
-
 def _cards(about: About) -> dict[str, dict[str, str]]:
     """The data and the options of a run, for the report."""
     arguments = about["arguments"]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from evalign.cli.dataset import label_blocks, labelled, reading_of
 from evalign.cli.errors import refused
-from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes
+from evalign.cli.outcome import contents, judged, predictions, shown
 from evalign.cli.run import DETAILS, LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import Terminal
 from evalign.report import render
@@ -55,7 +55,8 @@ def score_table(spoken: Terminal, given: Namespace) -> None:
     else:
         warn_of_perfect(table, labels.names)
     warn_of_few("test", labels.names, content.y)
-    spoken.result(result, *shown(result), "", shown_classes(result))
+    classes = content.hard(content.aligned.predicted, matrix=False).report(content.classes)
+    spoken.result(result, *shown(result), "", *str(classes).splitlines())
 
 
 def render_report(spoken: Terminal, given: Namespace) -> None:

@@ -15,6 +15,8 @@ from evalign_study.suite.recipe import BESIDE, Outcome, RecipeTable, over_datase
 from evalign_study.suite.standings import label
 from evalign_study.trainers.deciding import MODELS, PREDICT
 
+from evalign.cli.demo import AVERAGES
+
 ROOT = Path(__file__).parents[3]
 FIRST = ("README.md", "docs/index.md")
 
@@ -46,6 +48,7 @@ def test_the_gain_of_a_rule(of_decisions):
         return f"{round(min(means))} to {round(max(means))}"
 
     f1, others = ends("f1"), ends("balanced_accuracy", "f2")
+    assert f"a rule adds {f1} points of F1 to predict" in AVERAGES
     for name in FIRST:
         assert f"{f1} points of F1 over `predict`" in text(name)
         assert f"{others} of balanced accuracy and F2" in text(name)
@@ -74,6 +77,7 @@ def test_the_gain_of_training(committed):
     )
     assert min(plain.low, tuned.low, best.low) > 0
     page = evidence("training")
+    assert f"AlignedLoss {plain.mean:.1f} points to cross-entropy" in AVERAGES
     for name in FIRST:
         assert f"{plain.mean:.1f} points over the argmax of cross-entropy" in text(name)
         assert f"{best.mean:.1f} over the best of five losses with the best decision" in text(name)
