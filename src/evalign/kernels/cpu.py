@@ -95,17 +95,16 @@ def forward(
     sums, cross = (weight.new_zeros(size, dtype=torch.float64) for size in ((5, classes), ()))
     for z, rows, x, h, _ in _blocks(logits.detach(), kept[1]):
         y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
-        x.view(z.shape).copy_(z)
-        top = x.amax(0)
+        z, top = z.to(w), z.amax(0).to(w)
         if not math.isfinite(top.sum()):  # a mistake, not certainty: it stays visible, as NaN
-            lost = ~top.isfinite()
-            x[:, lost] = torch.where(w[lost] == 0, 0, torch.nan).to(w)
-            top = x.amax(0)
-        x -= top
+            kind = torch.where(w == 0, 0, torch.nan).to(w).view_as(top)
+            z = torch.where(top.isfinite(), z, kind)
+            top = z.amax(0)
+        torch.sub(z, top, out=x.view(z.shape))
         # Of equal ones the first is the largest: it has the most classes after it.
         mask = torch.eq(x, 0, out=h).mul_(later)
         one = (later[0] - mask.amax(0)).long().unsqueeze(0)
-        at_y, partition = x.gather(0, y)[0], top
+        at_y, partition = x.gather(0, y)[0], top.flatten()
         at_all = even @ x if settings.smoothing else 0
         x.exp_()
         if shift is not None:
@@ -174,10 +173,10 @@ def backward(
                 grad.addcmul_(even[:, None], cross, value=-1)
             grad.scatter_(0, one, 0)
         # The slopes of a row sum to 0.
-        grad.scatter_(0, one, -grad.sum(0, keepdim=True)).mul_(w / total)
+        grad.scatter_(0, one, -grad.sum(0, keepdim=True))
         if not known:  # 0·NaN is 0 in rows without weight
             grad[:, w == 0] = 0
-        result.copy_(grad.view(result.shape))
+        torch.mul(grad.view(result.shape), (w / total).view(result[0].shape), out=result)
     return gradient
 
 
