@@ -53,11 +53,6 @@ class Judge(NamedTuple):
         scores = [score_of(self.metric, one[counted], y, weight, self.classes) for one in each]
         return float(np.mean(scores))
 
-    def best(self, labels: dict[str, np.ndarray], some: np.ndarray | None = None) -> str:
-        """The name with the best score; the first if several are equal."""
-        scores = {name: self.score(given, some) for name, given in labels.items()}
-        return max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf))
-
     def compare(self, *labels: np.ndarray) -> list[tuple[float, float, float]]:
         """The score of each with its 95% interval, then the first minus each other.
 
@@ -108,7 +103,8 @@ class Judge(NamedTuple):
         """
         way = "rule" if self.constrained else "argmax"
         rivals = {name: given[way] for name, given in candidates.items()}
-        against = self.best(rivals)
+        scores = {name: self.score(labels) for name, labels in rivals.items()}
+        against = max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf))
         *_, gain = self.compare(own, rivals[against])
         found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
         if self.groups is not None and (number := len(np.unique(self.groups))) < MIN_FOR_INTERVAL:

@@ -3,7 +3,8 @@
 Read `loop` first. `early_stopping` knows the best epoch and when to stop, `averaging` averages
 weights, `annealing` cools a loss, `recipes` are losses with it, and `split` makes parts without
 leaks. `run` is the state that `checkpoint` saves, and `configuration` tells whether a resumed call
-is the same. `advice` warns if a run goes wrong. May import `core`, `store`, `decisions` and `losses`.
+is the same. `advice` warns if a run goes wrong. May import `core`, `store`, `decisions` and
+`losses`.
 """
 
 from evalign.training.advice import TrainingWarning
