@@ -1,11 +1,11 @@
-"""Should `AlignedEnsemble` take its best candidate where that is ahead of the blend on held-out rows?
+"""Should `AlignedEnsemble` take its best candidate where that is ahead of the blend?
 
     EVALIGN_DATA=FOLDER python study/benchmarks/best_or_blend.py --out OUT.jsonl
     python study/benchmarks/best_or_blend.py --summary --out OUT.jsonl
 
 The weights of the blend maximise the likelihood. On waveform and cocktailparty (splits 0 and 1) the
-forest alone was ahead of the blend both in the cross-fitted score and on the test rows, which raised
-the question. It is answered by splits that nobody had looked at for it.
+forest alone was ahead of the blend both in the cross-fitted score and on the test rows, which
+raised the question. It is answered by splits that nobody had looked at for it.
 
 Criterion, written before the first run. On splits 2 and 3 of the study's tables, with at most 1,500
 and 5,000 training rows: of the blend and its candidates, each with its rule, the one with the best
