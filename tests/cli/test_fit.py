@@ -23,7 +23,6 @@ def test_the_run_folder(fitted, data):
     names = {path.as_posix() for path in files(fitted)}
     whole = {"metrics.json", "details.json", "run.json", "report.html", "test_predictions.parquet"}
     assert names == whole | {"model", "baseline"}
-    assert not fitted.with_name("run.partial").exists()
     run = FinishedRun(fitted)
     kinds = {"age": "number", "income": "number", "colour": "category", "member": "category"}
     assert run.columns.kinds == kinds
