@@ -35,9 +35,8 @@ class MetricLoss(RunningLoss):
             the module. Change it with `set_temperature`.
         heaviside: "linear" (EAST eq. 4), "sigmoid" (BtG, k = 2 / temperature), or a function
             (p, threshold) -> H of fixed sharpness.
-        threshold: for binary tasks one number (default 0.5) or several, over which the loss is
-            averaged; for multilabel tasks one number or one per label. Multiclass tasks have a
-            dynamic threshold and take none.
+        threshold: one number (default 0.5), or for multilabel tasks one per label. Multiclass tasks
+            have a dynamic threshold and take none.
         momentum: weight of the new batch, in (0, 1], in a moving average of the Confusion at which
             the gradient is taken, so that classes absent from most batches still count. None is
             the batch alone. The average is used in training mode with gradients only, and is in the
@@ -89,9 +88,6 @@ class MetricLoss(RunningLoss):
             threshold = thresholds_tensor(name, "threshold", threshold)
         self.register_buffer("threshold", threshold, persistent=False)
         if momentum is not None:
-            several = self.threshold is not None and self.threshold.ndim == 1
-            allowed = "be one number with a momentum"
-            require(not several, name, "threshold", allowed, f"{threshold}")
             allowed = "be None with per_image: the metric of an image is its own"
             require(not per_image, name, "momentum", allowed, repr(momentum))
         self.per_image = per_image
@@ -139,30 +135,22 @@ class MetricLoss(RunningLoss):
         return (Mean(loss, size), sums.soft), sums
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        tau = self.threshold
-        if batch.task == "binary" and tau is not None and tau.ndim == 1:
-            allowed = "be one number with per_image in a binary task"
-            require(not self.per_image, "MetricLoss", "threshold", allowed, f"{len(tau)} of them")
-            return tuple(self._confusion(batch, one) for one in tau)
-        if self.per_image:
-            return self._of_images(batch)
-        return (self._confusion(batch, tau),)
+        return self._of_images(batch) if self.per_image else (self._confusion(batch),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         sums = self.of_all_ranks(sums)
         if self.per_image:
             return sums[0].value()
         empty = sums[0].total.sum() == 0
-        losses = [self._loss(self.over_batches(confusion), empty)[0] for confusion in sums]
-        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+        return self._loss(self.over_batches(sums[0]), empty)[0]
 
-    def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
+    def _confusion(self, batch: Batch) -> Confusion:
         soft = membership.of_batch(
             type(self).__name__,
             batch,
             temperature=self.temperature,
             heaviside=self.heaviside,
-            threshold=threshold,
+            threshold=self.threshold,
         )
         return Confusion.from_membership(batch, soft, matrix=self.metric.needs_matrix)
 
@@ -170,7 +158,7 @@ class MetricLoss(RunningLoss):
         """The mean loss of the images that have a score, and the sums over all images."""
 
         def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-            c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
+            c = self._confusion(Batch(batch.task, logits, target, weight))
             size = weight.sum() / (weight > 0).sum().clamp(min=1)
             return *self._of_image(c, size), *c.tensors()
 
