@@ -14,14 +14,13 @@ from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
+from evalign.core.numerics import at_once, full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels import KernelSettings
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSums, kernel_sums
-from evalign.losses.base import RunningLoss
+from evalign.losses.base import RunningLoss, register_temperature
 from evalign.losses.route import route, whole_loss
-from evalign.losses.temperature import fill_temperature, register_temperature
 
 
 class MetricLoss(RunningLoss):
@@ -94,7 +93,8 @@ class MetricLoss(RunningLoss):
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
-        fill_temperature(self, temperature)
+        check_temperature(type(self).__name__, temperature)
+        self.temperature.fill_(temperature)
 
     def rows(self, *args: Any, **settings: Any) -> GivenRows:
         rows = super().rows(*args, **settings)
@@ -165,14 +165,8 @@ class MetricLoss(RunningLoss):
         rows = batch.given, batch.target, batch.weight
         number = max(1, batch.images)
         images = [x.unflatten(0, (number, len(x) // number)) for x in rows]
-        try:
-            of_images = torch.vmap(of_image)(*images)
-        except RuntimeError:
-            if isinstance(self.metric, ClassMetric | MatrixMetric):
-                raise
-            # A user's function with a Python `if` on values.
-            of_images = map(torch.stack, zip(*map(of_image, *images), strict=True))
-        loss, sizes, tp, predicted, actual, total, *rest = (x.sum(0) for x in of_images)
+        sums = (x.sum(0) for x in at_once(of_image, *images))
+        loss, sizes, tp, predicted, actual, total, *rest = sums
         full = rest.pop(0) if self.metric.needs_matrix else None
         many = batch.task == "multilabel"
         pooled = Confusion(tp, predicted, actual, total, full, many, *rest)
