@@ -43,7 +43,6 @@ def test_the_run_folder(blend):
     names = {path.as_posix() for path in files(blend)}
     assert {"details.json", "metrics.json", "run.json", "report.html", "model"} <= names
     assert "baseline" not in names
-    assert not blend.with_name("run.partial").exists()
     run = FinishedRun(blend)
     assert [*run.models] == ["model", "baseline"]
     assert isinstance(run.models["model"], AlignedEnsemble)

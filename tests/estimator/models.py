@@ -3,8 +3,7 @@
 import numpy as np
 from torch import nn
 
-from evalign.estimators import AlignedClassifier
-from evalign.estimators.recipes import RECIPES
+from evalign.estimators import AlignedClassifier, fitting
 
 
 class SmallNetwork:
@@ -25,13 +24,14 @@ def quick(metric="f1_macro", **arguments):
 
 def noted_losses(monkeypatch):
     """Return a list that grows by the loss of every classifier that is trained."""
-    losses, aligned = [], RECIPES["aligned"]
+    losses, ingredients = [], fitting.ingredients
 
     def noted(*given):
-        losses.append((recipe := aligned(*given)).loss)
-        return recipe
+        loss, annealing = ingredients(*given)
+        losses.append(loss)
+        return loss, annealing
 
-    monkeypatch.setitem(RECIPES, "aligned", noted)
+    monkeypatch.setattr(fitting, "ingredients", noted)
     return losses
 
 

@@ -91,7 +91,6 @@ MEAN = torch.zeros(X.shape[1], dtype=torch.float64)
         ("scaler/state/mean", MEAN + math.nan),
         ("scaler/state/mean", MEAN[:1]),
         ("scaler/state/scale", MEAN + math.inf),
-        ("scaler/state/scale", MEAN - 1),
         ("scaler/state/scale", None),
         ("network/0.weight", None),
         ("network/0.weight", torch.zeros(2, 2)),

@@ -1,12 +1,13 @@
 """The page as text: complete, safe for any names, and not too large."""
 
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from sklearn.metrics import confusion_matrix
+from sklearn.metrics import confusion_matrix, f1_score
 
 from evalign.report import scores
 from tests.report.made import FIGURES, contents, findings, rendered, tried
@@ -116,7 +117,10 @@ def test_whole_page(name):
     assert not {"{{", "{%", "None", "undefined"} & set(found.text.split())
     answer = scores(made)["answer"]
     first = " ".join([answer["sentence"], *answer["next"]])
-    assert found.text.split("evalign report", 1)[1].strip().startswith(first)
+    head = found.text.split("evalign report", 1)[1].split(first)[0]  # one line above the answer
+    assert re.fullmatch(
+        rf"metric {re.escape(made.metric)}, [\d,]+ (test rows|rows seen.*)", head.strip()
+    )
 
 
 def test_figures():
@@ -222,3 +226,13 @@ def test_nasty_names_are_harmless():
     for name in NASTY:
         assert name in found.text
     assert [curve["name"] for curve in found.data["curves"]] == NASTY
+
+
+def test_the_head_names_file_and_metric_and_the_table_a_majority():
+    made = contents(source="data.csv, target label")
+    page, found = rendered(made), scores(made)
+    assert "data.csv, target label, metric f1_macro, 400 test rows" in page
+    most = np.bincount(made.y).argmax()
+    value = f1_score(made.y, np.full_like(made.y, most), average="macro")
+    assert found["majority"] == {"class": "class 0", "value": pytest.approx(value)}
+    assert f"always class 0</th><td>{value:.3f}</td>" in page

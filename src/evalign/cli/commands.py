@@ -74,8 +74,7 @@ def fit(
     """Train the best model for the metric you report.
 
     Numbers are imputed and scaled, categories one-hot encoded, ids and constants left out. The run
-    folder holds the model, its scores on test rows and a report. After a crash or Ctrl-C the same
-    command resumes the training of a network.
+    folder holds the model, its scores on test rows and a report.
 
     Examples:
 

@@ -52,7 +52,7 @@ def show_demo(spoken: Terminal, _: Namespace) -> None:
 
     metric, classes = "f1_macro", [str(digit) for digit in range(10)]
     own = forest(y, tail, metric)
-    ruled = Contents(metric, classes, y_test, own)
+    ruled = Contents(metric, classes, y_test, own, source="load_digits() of scikit-learn")
     losses = network(AlignedLoss(metric)), network(nn.CrossEntropyLoss())
     # A promise takes more nines than the tail has.
     bounded = forest((y == 9) * 1, slice(None), "precision", constraint=BOUND, confidence=0.95)

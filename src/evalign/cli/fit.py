@@ -101,7 +101,7 @@ def _trained(
     """Train the models and save them; return them and the candidates of an ensemble."""
     tried = None
     for name, model in list(models.items()):
-        _train(model, labels, parts, new.checkpoints / name)
+        _train(model, labels, parts)
         if isinstance(model, AlignedEnsemble):
             new.about["baseline"] = run.strongest(model)
             models = run.with_baseline(model, new.about)
@@ -111,16 +111,12 @@ def _trained(
     return models, tried
 
 
-def _train(
-    model: run.Model, labels: Labels, parts: dict[str, LabelledFrame], checkpoint: Path
-) -> None:
+def _train(model: run.Model, labels: Labels, parts: dict[str, LabelledFrame]) -> None:
     """Fit to folds of the training rows, or to all of them where validation rows are given."""
     rows, validated, known = parts["training"], parts.get("validation"), labels.array
     given: dict[str, Any] = {}
-    if isinstance(model, AlignedClassifier):
-        given["checkpoint"] = checkpoint
-        if validated is not None:
-            given["validation_data"] = (validated.X, known[validated.y], validated.weight)
+    if isinstance(model, AlignedClassifier) and validated is not None:
+        given["validation_data"] = (validated.X, known[validated.y], validated.weight)
     elif validated is not None:
         fold = np.split(np.arange(len(rows.y) + len(validated.y)), [len(rows.y)])
         rows = rows.followed_by(validated)
@@ -132,7 +128,7 @@ def _tested(
     new: run.NewRun, labels: Labels, tested: LabelledFrame, models: Any, tried: Any, notes: Any
 ) -> dict[str, Any]:
     """Write the files about the test rows and the report; return the scores."""
-    folder, _, about = new
+    folder, about = new
     arguments, rule = about["arguments"], models["model"].rule_
     about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table, path = predictions(tested, labels, models), folder / run.PREDICTIONS

@@ -95,6 +95,7 @@ def contents(
         weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],
+        source=f"{about['file']}, target {about['columns']['target']}",
         cards=_cards(about),
         columns=about["columns"]["overview"],
         seen=checksum is not None and checksum in (arguments["data"], arguments["--validation"]),
@@ -216,8 +217,6 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     yield f"On {counted(scores['rows'], 'test row' if scores['test'] else 'training row')}."
     for row in scores.get("constraints", []):
         yield f"{row['constraint']}: {row['verdict']}."
-    for difference in scores["differences"]:
-        yield difference["verdict"]
     advice = scores["answer"]["next"]
     yield " ".join([scores["answer"]["sentence"], *advice])
     if tried := scores.get("tried"):

@@ -1,13 +1,10 @@
 """The run folder: all that `fit` leaves behind, complete or absent, with checksums.
 
 `run.json` holds the arguments, columns, classes and versions, and the SHA-256 of every other file
-but `report.html`, which is made from the others. It is built in `<folder>.partial`, beside the
-checkpoints of training, from which the same command continues after a crash.
+but `report.html`, which is made from the others.
 """
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -19,16 +16,11 @@ from evalign.cli.errors import UsageError
 from evalign.cli.terminal import plain
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.store import archive, files
-from evalign.store.files import StoreError, digest, read_json, replacing, write_json
+from evalign.store.files import digest, read_json, replacing, write_json
 from evalign.tables.labels import Labels
 
-try:
-    import fcntl
-except ImportError:  # Windows, where two commands at once do not notice each other
-    fcntl = None
-
 PREDICTIONS, METRICS, DETAILS = "test_predictions.parquet", "metrics.json", "details.json"
-REPORT, ABOUT, COMMAND = "report.html", "run.json", "command.json"
+REPORT, ABOUT = "report.html", "run.json"
 NETWORK = "network"  # of --model: one network, which has no candidates
 LARGEST = 2**30  # bytes of a file, except those of the models
 About = dict[str, Any]
@@ -104,49 +96,22 @@ def finished(folder: Path, arguments: About) -> FinishedRun | None:
 
 
 class NewRun(NamedTuple):
-    """A folder for the run's files, one for checkpoints, and what becomes `run.json`."""
+    """A folder for the run's files, and what becomes `run.json`."""
 
     folder: Path
-    checkpoints: Path
     about: About
 
 
 @contextmanager
 def building(folder: Path, arguments: About) -> Iterator[NewRun]:
-    """Give a run to fill, which gets its name at the end.
-
-    After an error the partial folder is kept if it holds training to continue from.
-    """
-    partial = folder.absolute().with_name(folder.absolute().name + ".partial")
-    checkpoints = partial / "checkpoints"
+    """Give a run to fill, which gets its name at the end, and is gone after an error."""
     about: About = {"arguments": arguments}
-    with _locked(partial):
-        _check_partial(partial, arguments)
-        try:
-            write_json(partial / COMMAND, "command", plain(arguments))
-            with replacing(folder, partial / "run") as new:
-                new.mkdir()
-                yield NewRun(new, checkpoints, about)
-                written = sorted(path for path in new.iterdir() if path.name != REPORT)
-                about["files"] = {path.name: digest(path) for path in written}
-                write_json(new / ABOUT, "run", plain(about))
-        except BaseException:
-            if not any(checkpoints.glob("*")):
-                shutil.rmtree(partial, ignore_errors=True)
-            raise
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _check_partial(partial: Path, arguments: About) -> None:
-    """Refuse a partial folder of another command."""
-    if all(path.suffix == ".partial" for path in partial.iterdir()):
-        return
-    try:
-        then = read_json(partial / COMMAND, "command")
-    except StoreError as error:
-        cure = "Delete it, or choose another --out."
-        raise UsageError(f"{partial} exists and is not a run of evalign. {cure}") from error
-    _check_same(partial, then, arguments)
+    with replacing(folder) as new:
+        new.mkdir()
+        yield NewRun(new, about)
+        written = sorted(path for path in new.iterdir() if path.name != REPORT)
+        about["files"] = {path.name: digest(path) for path in written}
+        write_json(new / ABOUT, "run", plain(about))
 
 
 def _check_same(folder: Path, then: About, now: About) -> None:
@@ -154,24 +119,6 @@ def _check_same(folder: Path, then: About, now: About) -> None:
     if changed:
         what = f"{folder} belongs to a command with another {', '.join(changed)}"
         raise UsageError(f"{what}. Choose another --out, or delete it.")
-
-
-@contextmanager
-def _locked(partial: Path) -> Iterator[None]:
-    """Make the folder and lock it for this process. The system unlocks it after a crash."""
-    partial.mkdir(exist_ok=True)
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        cure = "Wait for it, or choose another --out."
-        raise UsageError(f"Another `evalign fit` is writing {partial}. {cure}") from error
-    finally:
-        os.close(descriptor)
 
 
 def dump(path: Path, data: Any) -> None:

@@ -38,7 +38,7 @@ def check_arguments(arguments: dict[str, Any]) -> None:
         check(name, value is None or (number and least <= value < end), allowed)
     recipe, network = arguments["recipe"], arguments["network"]
     known = ", ".join(f'"{each}"' for each in RECIPES)
-    check("recipe", recipe is None or recipe in [*RECIPES], f"be one of {known}")
+    check("recipe", recipe is None or recipe in RECIPES, f"be one of {known}")
     factory = callable(network) and not isinstance(network, nn.Module)
     names = ", ".join(f'"{name}"' for name in NAMES)
     allowed = f"be {names} or a function (n_features, n_classes) -> Module"

@@ -25,7 +25,7 @@ from evalign.estimators.recipes import chosen_recipe
 from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, warn_of_lost
-from evalign.estimators.trials import Trials, folds, mean_probabilities, run_trials
+from evalign.estimators.trials import Trials, folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
 from evalign.tables.labels import label_array
 from evalign.tables.values import within_float32
@@ -268,7 +268,8 @@ class AlignedEnsemble(Aligned):
             )
         if doubt := settings.doubt(trials.judge.rows):
             warn(doubt, TrainingWarning)
-        return Tried(targets, features, trials, blend(trials.tried, settings))
+        with threads(None, len(rows.y)):
+            return Tried(targets, features, trials, blend(trials.tried, settings))
 
     def _scores(self, X: Any) -> dict[str, np.ndarray]:
         matrix = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)

@@ -189,10 +189,6 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
         result["fold_promised"] = [found is not None and found.promised for found in rules]
     gain = mean_difference(scores["rule"] - scores["argmax"], metric)
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
-    decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(oof.y), -1).all(1))
-    for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():
-        part = oof.take(decided)
-        result[key] = _matrices(labels[name][decided], part.y, part.weight, number)
     if number == 2 and not oof.multilabel:
         own = [np.nan if found is None else threshold(found, oof) for found in rules]
         result |= {"threshold": threshold(rule, oof), "fold_thresholds": np.array(own)}
@@ -250,14 +246,3 @@ def _confusion(
         sample_weight=None if weight is None else torch.from_numpy(weight),
         matrix=matrix and not several,
     )
-
-
-def _matrices(
-    labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int
-) -> np.ndarray:
-    """The confusion matrix (C, C), or if multilabel one per label, (L, 2, 2)."""
-    if y.ndim == 1:
-        return _confusion(labels, y, weight, classes, True).matrix.numpy()
-    columns = range(y.shape[1])
-    each = [_confusion(labels[:, k], y[:, k], weight, 2, True).matrix.numpy() for k in columns]
-    return np.stack(each)

@@ -18,7 +18,7 @@ from evalign.estimators.network import (
     size_of_members,
 )
 from evalign.estimators.progress import epoch_line, narrated
-from evalign.estimators.recipes import RECIPES, chosen_recipe
+from evalign.estimators.recipes import chosen_recipe, ingredients
 from evalign.estimators.rows import LabelledRows, dense
 from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.tables.features import Features
@@ -80,7 +80,7 @@ def train(
     check_logits(network, held_out[0], classes)
     name = chosen_recipe(arguments["recipe"], arguments["constraint"])
     task = "multilabel" if multilabel else "multiclass"
-    loss, annealing = RECIPES[name](metric, task, arguments["patience"])
+    loss, annealing = ingredients(name, metric, task, arguments["patience"])
     how = chosen(arguments, len(rows[0]), device)
     several = isinstance(network, Members | Folds)
     parts = [part for part in network.modules() if isinstance(part, Members)]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
 from evalign.estimators.members import Folds, Members
-from evalign.estimators.rows import OWNER
+from evalign.estimators.rows import FOLDS, OWNER
 from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.store.files import StoreError
 from evalign.training.settings import usual_batch_size
@@ -170,35 +170,19 @@ def saved_network(
     wanted = QuantileNormal if kind == "auto" else Standardizer
     ok, got = type(scaler) is wanted and scaler.n_features == n_features, type(scaler).__name__
     require(ok, "state", "scaler", f"be a {wanted.__name__} of {n_features} columns", got)
-    size, folds = Size(0, 0), 0
-    if isinstance(kind, str):
-        within = FOLD if any(name.startswith(FOLD) for name in weights) else ""
-        shapes = {name: tuple(w.shape) for name, w in weights.items() if name.startswith(within)}
-        folds = len({name.split(".")[1] for name in shapes}) if within else 0
-        each = [f"{FOLD}{fold}." for fold in range(folds)] or [""]
-        first = (name for name in shapes if name.startswith(each[0]))
-        got = {name.removeprefix(each[0]): shapes[name] for name in first}
-        if kind == "auto":
-            size, inputs = Size(*got["head.weight"][:2]), got["backbone.blocks.0.0.weight"][1]
-            needed = got | {
-                "head.weight": (*size, n_classes),
-                "backbone.blocks.0.0.r": (size.members, inputs),
-                "backbone.blocks.1.0.weight": (size.width, size.width),
-            }
-            ok = n_features <= inputs
-            require(ok, "state", "network", f"have inputs for {n_features} features", inputs)
-        else:
-            with torch.device("meta"):  # sizes without memory
-                network = plain(kind, n_features, n_classes, how["dropout"])
-            needed = {name: tuple(w.shape) for name, w in network.state_dict().items()}
-        allowed = f"be those of {n_features} features and {n_classes} classes, for each fold"
-        ok = shapes == {start + name: shape for start in each for name, shape in needed.items()}
-        require(ok, "state", "network", allowed, "weights of other sizes")
+    folds = len({name.split(".")[1] for name in weights if name.startswith(FOLD)})
+    shapes = {name.removeprefix(f"{FOLD}0."): tuple(w.shape) for name, w in weights.items()}
+    size = Size(*shapes["head.weight"][:2]) if kind == "auto" else Size(0, 0)
+    hidden = [shapes.get("backbone.blocks.1.0.weight"), shapes.get("backbone.blocks.0.0.r", ())[:1]]
+    ok = kind != "auto" or hidden == [(size.width, size.width), (size.members,)]
+    ok = ok and folds <= FOLDS
+    require(ok, "state", "network", "be of one size, for each fold", "weights of other sizes")
     network = build(kind, scaler, n_classes, size=size, folds=folds, **how)
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
-        raise StoreError(f"The saved weights belong to another network: {error}") from None
+        why = " ".join(str(error).split())[:200]
+        raise StoreError(f"The saved weights belong to another network: {why}") from None
     return network
 
 

@@ -138,8 +138,8 @@ def read_rows(
     counted = weight > 0
     if not counted.all():
         given = given.take(counted) if isinstance(given, TypedTable) else given[counted]
-    if isinstance(given, TypedTable) and codes.ndim == 1:
-        warn_of_few("training", *np.unique(codes[counted], return_inverse=True))
+    if isinstance(given, TypedTable) and y.ndim == 1:
+        warn_of_few("training", *np.unique(y[counted], return_inverse=True))
     features = Features.learn(owner, given)
     parts = (codes, weight, groups, constraint_groups, np.arange(number))
     parts: Any = (None if part is None else part[counted] for part in parts)

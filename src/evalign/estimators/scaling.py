@@ -4,7 +4,7 @@ Normal quantiles keep only the ranks of a column, so its units and outliers do n
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -12,12 +12,32 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.store.archive import register
 
+F64 = torch.float64
 BINS = 48  # of the embeddings that follow, whose edges are among the levels
 TAIL, FARTHEST = 32, -5.2  # further levels in each tail, up to this normal quantile
 COLUMNS = 64  # at a time, so that the float64 copy of a large table stays small
 
 
-class Standardizer:
+class Scaler:
+    """What is learnt of columns to scale them: attributes, of which tensors come first."""
+
+    learnt: ClassVar[tuple[str, ...]]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.learnt}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Self:
+        scaler = cls.__new__(cls)
+        vars(scaler).update({name: state[name] for name in cls.learnt})
+        tables = [state[name] for name in cls.learnt[:2]]
+        ok = all(type(t) is Tensor and t.dtype is F64 and t.isfinite().all() for t in tables)
+        ok = ok and tables[0].shape == tables[1].shape and state.get("n_flags", 0) >= 0
+        require(ok, cls.__name__, "state", f"hold finite {' and '.join(cls.learnt[:2])}", "others")
+        return scaler
+
+
+class Standardizer(Scaler):
     """(x − mean) / standard deviation of the training rows; a constant column becomes 0.
 
     Examples:
@@ -27,10 +47,9 @@ class Standardizer:
                 [ 3.,  1.]])
     """
 
+    learnt = ("mean", "scale")
+
     def __init__(self, X: Tensor) -> None:
-        ok = X.ndim == 2 and len(X) > 0 and X.is_floating_point()
-        allowed, got = "be float rows of shape (N, features)", f"{X.dtype} {tuple(X.shape)}"
-        require(ok, "Standardizer", "X", allowed, got)
         moments = [_moments(block) for block in X.split(COLUMNS, dim=1)]
         self.mean = torch.cat([mean for mean, _ in moments])
         self.scale = torch.cat([scale for _, scale in moments])
@@ -44,20 +63,6 @@ class Standardizer:
         blocks = zip(*(t.split(COLUMNS, dim=-1) for t in (X, mean, scale)), strict=True)
         return torch.cat([((x.double() - m) / s).to(X.dtype) for x, m, s in blocks], 1)
 
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"mean": self.mean, "scale": self.scale}
-
-    @classmethod
-    def from_state_dict(cls, state: dict[str, Tensor]) -> "Standardizer":
-        scaler = cls.__new__(cls)
-        scaler.mean, scaler.scale = mean, scale = state["mean"], state["scale"]
-        ok = mean.ndim == 1 and mean.shape == scale.shape
-        ok = ok and bool(mean.isfinite().all() and scale.isfinite().all() and (scale >= 0).all())
-        allowed = "hold a finite mean and scale of each column"
-        got = f"shapes {tuple(mean.shape)} and {tuple(scale.shape)}"
-        require(ok, "Standardizer", "state", allowed, got)
-        return scaler
-
 
 def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
     # In float32 a column far from zero loses its spread, and a constant one gets some by rounding.
@@ -69,7 +74,7 @@ def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
     return mean, torch.where(constant, 1.0, variance.sqrt() * unit)
 
 
-class QuantileNormal:
+class QuantileNormal(Scaler):
     """A monotone, piecewise-linear map of each column to the normal distribution.
 
     A column's quantiles at 257 levels go to the normal quantiles of these levels. Where several
@@ -87,10 +92,9 @@ class QuantileNormal:
         tensor([0.0000, 2.5793])
     """
 
+    learnt = ("knots", "values", "n_flags")
+
     def __init__(self, X: Tensor, n_flags: int = 0) -> None:
-        ok = X.ndim == 2 and len(X) > 0 and X.is_floating_point()
-        allowed, got = "be float rows of shape (N, features)", f"{X.dtype} {tuple(X.shape)}"
-        require(ok, "QuantileNormal", "X", allowed, got)
         self.n_flags = n_flags
         numbers = X[:, : X.shape[1] - n_flags]
         self.knots = torch.cat([_quantiles(part) for part in numbers.split(COLUMNS, dim=1)])
@@ -126,28 +130,6 @@ class QuantileNormal:
         width = torch.where(right > left, right - left, 1.0)
         share = ((X / 2 - left) / width).clamp(0, 1)
         return torch.lerp(values.gather(0, low), values.gather(0, low + 1), share)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"knots": self.knots, "values": self.values, "n_flags": self.n_flags}
-
-    @classmethod
-    def from_state_dict(cls, state: dict[str, Any]) -> "QuantileNormal":
-        scaler = cls.__new__(cls)
-        scaler.knots, scaler.values, scaler.n_flags = (
-            state[name] for name in ("knots", "values", "n_flags")
-        )
-        tables = [scaler.knots, scaler.values]
-        ok = all(t.ndim == 2 and t.shape[1] == len(levels()) for t in tables)
-        ok = ok and tables[0].shape == tables[1].shape and {t.dtype for t in tables} == {F64}
-        ok = ok and all(bool(t.isfinite().all() and (t.diff() >= 0).all()) for t in tables)
-        ok = ok and type(scaler.n_flags) is int and scaler.n_flags >= 0
-        allowed = f"hold {len(levels())} rising knots and values of each column"
-        got = f"shapes {[tuple(t.shape) for t in tables]}"
-        require(ok, "QuantileNormal", "state", allowed, got)
-        return scaler
-
-
-F64 = torch.float64
 
 
 @cache

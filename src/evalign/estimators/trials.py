@@ -38,8 +38,8 @@ FOLDS = {5_000: 5, 20_000: 3}
 # Rows by which the time of a larger table is estimated, if it is limited.
 PROBES = (2_000, 8_000)
 # Rows up to which one thread is enough. Threads of boosted trees mostly wait for each other, and
-# wait busily: on two busy cores two take 43 s for 100,000 rows, and one 4 s.
-ONE_THREAD = 100_000
+# wait busily: on two busy cores two take 95 s for 1,000,000 rows, and one 34 to 49 s.
+ONE_THREAD = 1_000_000
 FLOAT32 = 1e-4  # by which a sum of many float32 probabilities may differ from 1
 
 
@@ -156,15 +156,16 @@ def run_trials(
         together = None if rows.groups is None else rows.groups[oof.row]
         rest = len(parts[0][0]), settings.constraint is not None
         judge = judge or Judge(metric, oof, classes, together, seed, *rest)
-        found = cross_fit(oof, settings)
-        with_rule, argmax = (judge.score(given) for given in found.labels.values())
         try:
-            rules[name] = settings.rule(oof)
+            with threads(None, len(rows.y)):
+                found = cross_fit(oof, settings)
+                rules[name] = settings.rule(oof)
         except Infeasible as error:
             failed = error  # another candidate may meet the constraint
             left_out[name] = str(error)
             told(f"{name}: left out, as it does not meet the constraint")
             continue
+        with_rule, argmax = (judge.score(given) for given in found.labels.values())
         kept[name], tried[name] = models, Trial(oof, found.labels, seconds)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
         scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
@@ -241,6 +242,6 @@ def expected(
 
 
 def threads(estimator: Any, rows: int) -> Any:
-    """Limit the threads of compiled code, but for a network."""
+    """Limit the threads of compiled code, of rules too, but for a network."""
     several = rows > ONE_THREAD or isinstance(estimator, AlignedClassifier)
     return threadpool_limits(None if several else 1, "openmp")

@@ -115,6 +115,7 @@ class Contents:
         weight: (n,) sample weights.
         groups: (n,) rows of one group are resampled together.
         seed: seed of the resampling.
+        source: where the rows come from, for the head of the page.
         cards: {title: {name: value}}, shown verbatim.
         seen: the models were trained or selected on these rows, which are no test then.
         tried: the candidates of the model.
@@ -133,6 +134,7 @@ class Contents:
     weight: np.ndarray | None = None
     groups: np.ndarray | None = None
     seed: int = 0
+    source: str = ""
     cards: dict[str, dict[str, str]] = field(default_factory=dict)
     seen: bool = False
     tried: TriedModels | None = None

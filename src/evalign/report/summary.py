@@ -9,7 +9,7 @@ from evalign.core.metrics import FBeta, Metric, Precision, Recall, resolve
 from evalign.core.metrics.base import ClassMetric
 from evalign.core.resampling import bootstrap, interval
 from evalign.report.contents import Contents
-from evalign.report.words import answer, verdict, verdict_of_tried
+from evalign.report.words import answer, verdict_of_tried
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
 OTHERS_OF_TWO = ["f1", "precision", "recall"]
@@ -30,8 +30,9 @@ def scores(contents: Contents) -> dict[str, Any]:
       also its name, "cross_entropy", and "cross_entropy_argmax"), "name", "value", "low",
       "high" and "same_as", an earlier key with the same labels;
     - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
-      the other's (for a cost, a negative one favours the aligned model), "verdict", a sentence,
-      and, with scarce classes, "without_scarce", "value", "low" and "high" without them;
+      the other's (for a cost, a negative one favours the aligned model) and, with scarce classes,
+      "without_scarce", "value", "low" and "high" without them;
+    - "majority": the most frequent "class" of the rows, and the "value" of always predicting it;
     - "per_class": "class", "rows" (their weight) and, for each model, under its key,
       "predicted", "precision", "recall", "f1";
     - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
@@ -69,9 +70,10 @@ def scores(contents: Contents) -> dict[str, Any]:
             unknown = dict.fromkeys(("value", "low", "high"))
             found = unknown if without is None else lead(without, resampled_without, key)
             difference["without_scarce"] = found
-        text = verdict(contents, difference, method)
-        differences.append({"against": key, **difference, "verdict": text})
+        differences.append({"against": key, **difference})
 
+    most = int(np.bincount(contents.y, contents.weights).argmax())
+    constant = _values(contents, metric, {"value": np.full_like(contents.y, most)}, every)
     others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
     tried = {}
     if contents.tried is not None:
@@ -86,6 +88,7 @@ def scores(contents: Contents) -> dict[str, Any]:
         "test": not contents.seen,
         "methods": methods,
         "differences": differences,
+        "majority": {"class": contents.classes[most], **constant},
         "per_class": _per_class(contents),
         "scarce": {"classes": scarce, "values": without},
         "others": {

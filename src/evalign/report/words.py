@@ -15,7 +15,6 @@ from evalign.report.contents import Contents, TriedModels
 POWER = 0.8
 # Nobody gets more rows than this many times those at hand.
 MOST_TIMES = 1000
-FREE = "Argmax ignores the constraint."
 UNKNOWN = "Cannot tell whether it helped"
 
 Difference = Mapping[str, Any]  # "value", "low", "high"; "without_scarce" or "few_groups"
@@ -85,24 +84,6 @@ def no_test(contents: Contents) -> tuple[str, str] | None:
         why = f"the rows come from too few groups ({groups}, fewer than {MIN_FOR_INTERVAL})"
         return why, "Evaluate on more groups."
     return None
-
-
-def verdict(contents: Contents, difference: Difference, method: Method) -> str:
-    """Say whether the aligned model is better than another method."""
-    start, own = f"Against {method['name']}:", contents.aligned.label
-    if found := no_test(contents):
-        return f"{start} no verdict, as {found[0]}."
-    if method["same_as"] == "aligned":
-        return f"{start} the labels are the same."
-    free = f" {FREE}" if contents.constrained and method["key"].endswith("_argmax") else ""
-    if is_clear(difference):
-        ahead = (difference["low"] > 0) == contents.resolved.greater_is_better
-        better = own if ahead else method["name"]
-        return f"{start} {better} is better by {_size(difference)}.{free}"
-    few = f"classes with fewer than {MIN_FOR_INTERVAL} test rows"
-    why = f"it depends on {few}" if _excludes_zero(difference) else "the interval contains 0"
-    value = f"{number(difference['value'])}, 95% interval {span(difference)}"
-    return f"{start} no clear difference, {why} ({value}).{free}"
 
 
 def verdict_of_tried(tried: TriedModels, constrained: bool) -> str:

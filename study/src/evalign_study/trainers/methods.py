@@ -59,7 +59,7 @@ class Method(NamedTuple):
 def cooling(rate: float, patience: int | None) -> dict[str, Any]:
     """Return the arguments of `TemperatureAnnealing` for EAST 4.3.
 
-    The waits before each cooling and before the end add up to the patience, as in `recipes.east`.
+    The waits before each cooling and before the end add up to the patience, as in `recipes`.
     """
     return {
         "start": T,
