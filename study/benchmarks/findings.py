@@ -231,7 +231,7 @@ def speed() -> None:
         names = [f"{x['name']}{' step' if 'step' in x['mode'] else ''}" for x in kept]
         places = np.arange(len(kept))[::-1]
         for loss, colour, shift in (("MetricLoss", LOSS, 0.2), ("AlignedLoss", OURS, -0.2)):
-            ratios = [x["losses"][loss]["ratio"] for x in kept]
+            ratios = [x["losses"].get(loss, {"ratio": 0})["ratio"] for x in kept]
             axis.barh(places + shift, ratios, height=0.4, color=colour, label=loss)
         axis.axvline(1, color="black", lw=0.8)
         axis.set_yticks(places, names, fontsize=7)

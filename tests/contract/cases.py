@@ -173,7 +173,6 @@ METRIC_CASES = [
         exempt={"perfect": "the sigmoid reaches 1 only for k → ∞"},
     ),
     _metric("f1_threshold", "f1", "binary", R.fbeta, threshold=0.3),
-    _metric("f1_thresholds", "f1", "binary", R.fbeta, threshold=[0.1, 0.5, 0.8]),
     _metric(
         "f1_label_thresholds",
         "f1_macro",

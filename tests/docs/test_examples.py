@@ -95,8 +95,11 @@ def test_installation_is_told_in_one_way():
     assert readme == index
 
 
-def test_readme_has_an_example():
+def test_readme_has_an_example_and_its_links_lead_somewhere():
     assert list(PAGE.parse(README))
+    links = re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8"))
+    assert len(links) > 8
+    assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
 # The parser finds a Python block by the bare word, so a block spelt otherwise would not run.

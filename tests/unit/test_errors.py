@@ -209,6 +209,11 @@ FULL = {
         ValueError,
         "thresholds of AUROCLoss must be one or several numbers between 0 and 1. Got [0.5, 1.5].",
     ),
+    "thresholds for two classes": (
+        lambda: loss(logits(4), torch.ones(4), metric="f1", threshold=[0.1, 0.2]),
+        ValueError,
+        "threshold of MetricLoss must be one number. Got shape (2,).",
+    ),
     "thresholds for other labels": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3), threshold=[0.1, 0.2]),
         ValueError,

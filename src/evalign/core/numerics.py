@@ -105,9 +105,11 @@ def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None
     return made
 
 
-def at_once(function: Callable[..., Tensor], *inputs: Tensor, chunk: int | None = None) -> Tensor:
+def at_once(function: Callable[..., Any], *inputs: Tensor, chunk: int | None = None) -> Any:
     """Apply a function to each row of the inputs: by `vmap`, in chunks, or else one by one."""
     try:
         return torch.vmap(function, chunk_size=chunk)(*inputs)
     except RuntimeError:  # a user's metric with a Python `if` on values
-        return torch.stack([function(*each) for each in zip(*inputs, strict=True)])
+        found = [function(*each) for each in zip(*inputs, strict=True)]
+        several = isinstance(found[0], tuple)
+        return tuple(map(torch.stack, zip(*found, strict=True))) if several else torch.stack(found)

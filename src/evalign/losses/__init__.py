@@ -2,9 +2,9 @@
 
 `metric` (any metric of the confusion matrix), `aligned` (with cross-entropy) and its `offsets`,
 `route` (which kernels they use), `ranking` (AUROC, average precision, WMW), `fbeta` (SurF and
-soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
-logit-adjusted) and `class_weights`. `base` is what they share; `temperature` and
-`outputs` (of Hugging Face) serve it. May import `core`, `kernels` and `aggregation`.
+soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal, logit-adjusted) and
+`class_weights`. `base` is what they share; `outputs` reads those of Hugging Face. May import
+`core`, `kernels` and `aggregation`.
 """
 
 from evalign.losses.aligned import AlignedLoss

@@ -13,6 +13,7 @@ from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require, traced
 from evalign.core.confusion import Confusion
+from evalign.core.membership import Heaviside, check_step
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
@@ -148,6 +149,12 @@ class Loss(nn.Module, ABC):
         super()._apply(fn, recurse)
         self._buffers.update({name: moved(buffer, fn) for name, buffer in exact.items()})
         return self
+
+
+def register_temperature(loss: Loss, temperature: float, heaviside: Heaviside) -> None:
+    """Check the step of a loss, and make its temperature a buffer: saved and moved with it."""
+    check_step(type(loss).__name__, heaviside, temperature)
+    loss.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
 
 
 class AdditiveLoss(Loss):

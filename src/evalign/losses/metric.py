@@ -14,14 +14,13 @@ from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
+from evalign.core.numerics import at_once, full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels import KernelSettings
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSums, kernel_sums
-from evalign.losses.base import RunningLoss
+from evalign.losses.base import RunningLoss, register_temperature
 from evalign.losses.route import route, whole_loss
-from evalign.losses.temperature import fill_temperature, register_temperature
 
 
 class MetricLoss(RunningLoss):
@@ -35,9 +34,8 @@ class MetricLoss(RunningLoss):
             the module. Change it with `set_temperature`.
         heaviside: "linear" (EAST eq. 4), "sigmoid" (BtG, k = 2 / temperature), or a function
             (p, threshold) -> H of fixed sharpness.
-        threshold: for binary tasks one number (default 0.5) or several, over which the loss is
-            averaged; for multilabel tasks one number or one per label. Multiclass tasks have a
-            dynamic threshold and take none.
+        threshold: one number (default 0.5), or for multilabel tasks one per label. Multiclass tasks
+            have a dynamic threshold and take none.
         momentum: weight of the new batch, in (0, 1], in a moving average of the Confusion at which
             the gradient is taken, so that classes absent from most batches still count. None is
             the batch alone. The average is used in training mode with gradients only, and is in the
@@ -89,16 +87,14 @@ class MetricLoss(RunningLoss):
             threshold = thresholds_tensor(name, "threshold", threshold)
         self.register_buffer("threshold", threshold, persistent=False)
         if momentum is not None:
-            several = self.threshold is not None and self.threshold.ndim == 1
-            allowed = "be one number with a momentum"
-            require(not several, name, "threshold", allowed, f"{threshold}")
             allowed = "be None with per_image: the metric of an image is its own"
             require(not per_image, name, "momentum", allowed, repr(momentum))
         self.per_image = per_image
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
-        fill_temperature(self, temperature)
+        check_temperature(type(self).__name__, temperature)
+        self.temperature.fill_(temperature)
 
     def rows(self, *args: Any, **settings: Any) -> GivenRows:
         rows = super().rows(*args, **settings)
@@ -139,30 +135,22 @@ class MetricLoss(RunningLoss):
         return (Mean(loss, size), sums.soft), sums
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        tau = self.threshold
-        if batch.task == "binary" and tau is not None and tau.ndim == 1:
-            allowed = "be one number with per_image in a binary task"
-            require(not self.per_image, "MetricLoss", "threshold", allowed, f"{len(tau)} of them")
-            return tuple(self._confusion(batch, one) for one in tau)
-        if self.per_image:
-            return self._of_images(batch)
-        return (self._confusion(batch, tau),)
+        return self._of_images(batch) if self.per_image else (self._confusion(batch),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         sums = self.of_all_ranks(sums)
         if self.per_image:
             return sums[0].value()
         empty = sums[0].total.sum() == 0
-        losses = [self._loss(self.over_batches(confusion), empty)[0] for confusion in sums]
-        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+        return self._loss(self.over_batches(sums[0]), empty)[0]
 
-    def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
+    def _confusion(self, batch: Batch) -> Confusion:
         soft = membership.of_batch(
             type(self).__name__,
             batch,
             temperature=self.temperature,
             heaviside=self.heaviside,
-            threshold=threshold,
+            threshold=self.threshold,
         )
         return Confusion.from_membership(batch, soft, matrix=self.metric.needs_matrix)
 
@@ -170,21 +158,15 @@ class MetricLoss(RunningLoss):
         """The mean loss of the images that have a score, and the sums over all images."""
 
         def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-            c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
+            c = self._confusion(Batch(batch.task, logits, target, weight))
             size = weight.sum() / (weight > 0).sum().clamp(min=1)
             return *self._of_image(c, size), *c.tensors()
 
         rows = batch.given, batch.target, batch.weight
         number = max(1, batch.images)
         images = [x.unflatten(0, (number, len(x) // number)) for x in rows]
-        try:
-            of_images = torch.vmap(of_image)(*images)
-        except RuntimeError:
-            if isinstance(self.metric, ClassMetric | MatrixMetric):
-                raise
-            # A user's function with a Python `if` on values.
-            of_images = map(torch.stack, zip(*map(of_image, *images), strict=True))
-        loss, sizes, tp, predicted, actual, total, *rest = (x.sum(0) for x in of_images)
+        sums = (x.sum(0) for x in at_once(of_image, *images))
+        loss, sizes, tp, predicted, actual, total, *rest = sums
         full = rest.pop(0) if self.metric.needs_matrix else None
         many = batch.task == "multilabel"
         pooled = Confusion(tp, predicted, actual, total, full, many, *rest)

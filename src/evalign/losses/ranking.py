@@ -14,8 +14,7 @@ from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses import curves
-from evalign.losses.base import Loss, RowSettings, RunningLoss, zero_if_empty
-from evalign.losses.temperature import fill_temperature, register_temperature
+from evalign.losses.base import Loss, RowSettings, RunningLoss, register_temperature, zero_if_empty
 
 MOST_THRESHOLDS = 100_000  # a step of 0.0002 in asinh(z)
 
@@ -83,7 +82,8 @@ class AUROCLoss(CurveLoss):
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
-        fill_temperature(self, temperature)
+        check_temperature(type(self).__name__, temperature)
+        self.temperature.fill_(temperature)
 
     def curve(self, batch: Batch) -> Confusion:
         check_temperature("AUROCLoss", self.temperature)

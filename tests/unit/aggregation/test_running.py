@@ -183,7 +183,6 @@ def test_compiled_as_eager_over_several_batches(metric, backend):
     [
         ({"momentum": 1.5}, "momentum of MetricLoss must lie in (0, 1]"),
         ({"per_image": True}, "momentum of MetricLoss must be None with per_image: the metric of"),
-        ({"threshold": [0.3, 0.7]}, "threshold of MetricLoss must be one number with a momentum."),
     ],
 )
 def test_bad_settings_and_batches(settings, message):

@@ -534,12 +534,6 @@ def test_labels_of_images_have_thresholds_of_their_own():
     assert_same(MetricLoss("f1_macro", per_image=True, **settings)(logits, y), expected, logits)
 
 
-def test_two_classes_in_images_have_one_threshold():
-    loss = MetricLoss("f1", threshold=[0.3, 0.7], per_image=True)
-    with pytest.raises(ValueError, match="be one number with per_image in a binary task"):
-        loss(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3))
-
-
 # Training.
 
 
