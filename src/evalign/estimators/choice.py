@@ -1,5 +1,8 @@
 """Blend the candidates of an ensemble, and estimate the gain by nested cross-fitting.
 
+Probabilities are calibrated before they are mixed. A forest is too unsure: its mean with a model
+that is too sure follows the latter, however well the forest ranks.
+
 A fold must not be scored by a choice that was made on it. So for each fold the weights and the rule
 are found anew on the other folds. The labels of all folds together then have one score, as single
 folds may hold few rows of a class.
@@ -11,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evalign.core.numerics import with_mean_one
-from evalign.decisions import DecisionRule
+from evalign.decisions import DecisionRule, fit_decision
 from evalign.estimators.evidence import WAYS, RuleSettings
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import OutOfFoldScores
@@ -40,18 +43,24 @@ class Blend(NamedTuple):
 
     Args:
         weights: of the candidates in the mean, by name; they sum to 1.
+        calibrations: a rule for each of them, of which only the probabilities count.
         rule: from mean probabilities to labels.
         labels: of each fold, by the weights and the rule found on the other folds.
     """
 
     weights: dict[str, float]
+    calibrations: dict[str, DecisionRule]
     rule: DecisionRule
     labels: Labels
 
 
 def blend(tried: dict[str, Trial], settings: RuleSettings) -> Blend:
     """Blend candidates that were cross-validated on the same folds."""
-    several = {name: one.oof for name, one in tried.items()}
+    calibrations = {name: calibration(one.oof) for name, one in tried.items()}
+    several = {
+        name: replace(one.oof, values=calibrated(calibrations[name], one.oof.values))
+        for name, one in tried.items()
+    }
     rows = next(iter(several.values()))
     labels: Labels = {way: np.full_like(rows.y, -1) for way in WAYS}
     for fold in np.unique(rows.fold):
@@ -62,7 +71,28 @@ def blend(tried: dict[str, Trial], settings: RuleSettings) -> Blend:
             if rule is not None:
                 labels[way][own] = rule(probabilities=oof.values[own])
     weights = likeliest(several)
-    return Blend(weights, settings.rule(weighted_mean(several, weights)), labels)
+    rule = settings.rule(weighted_mean(several, weights))
+    return Blend(weights, {name: calibrations[name] for name in weights}, rule, labels)
+
+
+def calibration(oof: OutOfFoldScores) -> DecisionRule:
+    """A rule whose probabilities are calibrated to the labels of these rows."""
+    return fit_decision(
+        _logits(oof.values),
+        oof.y,
+        metric="accuracy",
+        decision="expected",
+        sample_weight=oof.weight,
+    )
+
+
+def calibrated(rule: DecisionRule, values: np.ndarray) -> np.ndarray:
+    """The probabilities of the rule for probabilities of a candidate."""
+    return rule.probabilities(_logits(values))
+
+
+def _logits(values: np.ndarray) -> np.ndarray:
+    return np.log(values.clip(LEAST))
 
 
 def weighted_mean(

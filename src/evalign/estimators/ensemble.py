@@ -17,7 +17,7 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
 from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
-from evalign.estimators.choice import Blend, blend
+from evalign.estimators.choice import Blend, blend, calibrated
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
@@ -90,7 +90,8 @@ class AlignedEnsemble(Aligned):
             one last.
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
             boosting, "forest" extra trees, "linear" logistic regression of scaled columns. Their
-            weights in the mean maximise the likelihood of the held-out labels.
+            probabilities are calibrated, and their weights in the mean maximise the likelihood of
+            the held-out labels.
         cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
             folds up to 5,000 rows, 3 up to 20,000, and a single held-out fifth beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
@@ -106,6 +107,7 @@ class AlignedEnsemble(Aligned):
     Attributes:
         classes_: the labels, sorted.
         weights_: of the candidates whose mean `predict` uses, by name; they sum to 1.
+        calibrations_: the rule whose `probabilities` of each of these candidates are mixed.
         models_: the models of the folds, by the name of each candidate that was tried.
         rules_: the rule of each candidate alone.
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
@@ -138,6 +140,7 @@ class AlignedEnsemble(Aligned):
 
     weights_: dict[str, float]
     rules_: dict[str, DecisionRule]
+    calibrations_: dict[str, DecisionRule]
     cv_results_: dict[str, list[Any]]
     gain_: dict[str, Any]
     left_out_: dict[str, str]
@@ -145,7 +148,16 @@ class AlignedEnsemble(Aligned):
     n_features_in_: int
     feature_names_in_: np.ndarray
     models_: dict[str, list[Any]]
-    _kept = ("models_", "weights_", "rules_", "cv_results_", "gain_", "left_out_", "features_")
+    _kept = (
+        "models_",
+        "weights_",
+        "calibrations_",
+        "rules_",
+        "cv_results_",
+        "gain_",
+        "left_out_",
+        "features_",
+    )
 
     def __init__(
         self,
@@ -191,7 +203,8 @@ class AlignedEnsemble(Aligned):
             y: a label per row, numbers or strings.
             sample_weight: a weight per row, for the candidates that take one, the choice and the
                 rule. Only ratios count: candidates get weights with a mean of 1. Rows of weight 0
-                are left out; a class that has no others stays in `classes_`, with probability 0.
+                are left out; a class that has no others stays in `classes_`, with next to no
+                probability.
             groups: a value per row; the rows of a group stay together in the folds.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
         """
@@ -199,12 +212,13 @@ class AlignedEnsemble(Aligned):
         targets, features, trials, found = tried
         self._targets, self.features_, self.models_ = targets, features, trials.models
         self.weights_, self.rule_, self.rules_ = found.weights, found.rule, trials.rules
+        self.calibrations_ = found.calibrations
         self.cv_results_, self.gain_ = results([tried])
         self.left_out_ = trials.left_out
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, n_classes): the weighted mean, before the rule's calibration."""
+        """Probabilities (n, n_classes): the weighted mean, before the rule's own calibration."""
         check_is_fitted(self)
         return self._targets.sorted(self._scores(X)["probabilities"])
 
@@ -214,7 +228,7 @@ class AlignedEnsemble(Aligned):
         known = list(self.models_)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
         alone = copy.copy(self)
-        alone.weights_, alone.rule_ = {name: 1.0}, self.rules_[name]
+        alone.weights_, alone.rule_, alone.calibrations_ = {name: 1.0}, self.rules_[name], {}
         return alone
 
     def __sklearn_tags__(self) -> Any:
@@ -275,12 +289,16 @@ class AlignedEnsemble(Aligned):
         matrix = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
         rows, number = as_numbers(matrix), len(self.classes_)
         named = ((name, self.models_[name]) for name in self.weights_)
-        each = [mean_probabilities(*one, rows, number) for one in named]
-        return {"probabilities": np.average(each, 0, weights=list(self.weights_.values()))}
+        each = {name: mean_probabilities(name, models, rows, number) for name, models in named}
+        each |= {name: calibrated(rule, each[name]) for name, rule in self.calibrations_.items()}
+        return {
+            "probabilities": np.average([*each.values()], 0, weights=list(self.weights_.values()))
+        }
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
-        classes, rules = self.classes_, [*self.rules_.values()]
+        classes = self.classes_
+        rules = [*self.rules_.values(), *self.calibrations_.values()]
         ok = type(self.features_) is Features and all(type(rule) is DecisionRule for rule in rules)
         ok = ok and all(type(x) is dict for x in (self.cv_results_, self.gain_, self.left_out_))
         ok = ok and all(len(rule.gain) == len(classes) for rule in rules)
@@ -292,6 +310,7 @@ class AlignedEnsemble(Aligned):
         weights, names = self.weights_, {*self.models_}
         ok = bool(weights) and {*weights} <= names == {*self.rules_}
         ok = ok and all(0 < weight <= 1 for weight in weights.values())
+        ok = ok and self.calibrations_.keys() in (weights.keys(), set())
         require(ok, "state", "weights", f"be those of some of {sorted(names)}", weights)
         if not isinstance(self.metric, str):
             changed = {n: replace(rule, metric=self.metric) for n, rule in self.rules_.items()}
