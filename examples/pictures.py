@@ -80,7 +80,7 @@ def gap() -> Figure:
         )
     axes.set(xlim=(0, 1), ylim=(0, 0.8))
     axes.set_xlabel("threshold: positive from this probability on")
-    axes.set_ylabel("F1 on rows held out")
+    axes.set_ylabel("F1 on held-out rows")
     return figure
 
 
@@ -100,9 +100,9 @@ def confusion() -> Figure:
                 colour = CURVE if true == label else HALF
                 axis.scatter(label, true, s=220 * shares[true, label], color=colour, linewidths=0)
         f1 = f1_score(y_test, labels, average="macro")
-        axis.set(title=f"{name}: macro-F1 {100 * f1:.0f}", xlabel="labelled as", aspect="equal")
+        axis.set(title=f"{name}: macro-F1 {100 * f1:.0f}", xlabel="predicted digit", aspect="equal")
         axis.set(xticks=range(10), yticks=range(10), ylim=(9.6, -0.6))
-    axes[0].set_ylabel("true digit, rarer downwards")
+    axes[0].set_ylabel("true digit, the rarest at the bottom")
     return figure
 
 
@@ -162,7 +162,7 @@ def offsets() -> Figure:
     for label, colour, of in ((0, INK, "90%"), (1, CURVE, "8%"), (2, HALF, "2%")):
         left.plot(moved[:, label], color=colour, label=f"class with {of} of the rows")
     left.set(xlabel="step", ylabel="offset", ylim=(-7.2, 2.5))
-    left.legend(frameon=False, labelcolor=INK, fontsize=9, loc="upper right")
+    left.legend(frameon=False, labelcolor=INK, fontsize=9, loc="lower right")
     for (name, curve), colour in zip(curves.items(), (HALF, RULE), strict=True):
         right.plot(curve, color=colour, label=name)
     right.set(xlabel="step", ylabel="macro-F1 of the argmax", ylim=(0, 0.7))

@@ -76,7 +76,7 @@ def test_table_and_verdict_for_a_person(data):
     headings = "candidate with a rule 95% interval argmax 95% interval seconds"
     assert lines[0].split() == headings.split()
     assert [line.split()[0] for line in lines[1:4]] == ["linear", "boosting", "blend"]
-    assert "f1_macro of rows held out, 2 folds, 1 time: with a rule and by argmax" in result.out
+    assert "f1_macro on held-out rows, 2 folds, 1 time: with a rule and by argmax" in result.out
     assert "In cross-validation, " in result.out
     assert "linear: f1_macro" in result.err
 

@@ -47,7 +47,7 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     data = {"metric": name, "greater_is_better": greater, "rows": len(y), "folds": given.folds}
     data |= {"seeds": runs, "candidates": tried["rows"], "gain": gain, "verdict": sentence}
     explained = (
-        f"{name}{'' if greater else ' (less is better)'} of rows held out, {given.folds} folds, "
+        f"{name}{'' if greater else ' (less is better)'} on held-out rows, {given.folds} folds, "
         f"{counted(runs, 'time')}: with a rule and by argmax, with 95% intervals."
     )
     headings = ["candidate", "with a rule", "95% interval", "argmax", "95% interval", "seconds"]
