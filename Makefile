@@ -65,7 +65,7 @@ $(READY): pyproject.toml study/pyproject.toml constraints.txt
 # Only what the demo needs, and torch without CUDA, which PyPI's has on Linux. Compiling all files
 # would take a minute and 260 MB.
 $(DEMO)/.ready: pyproject.toml constraints.txt
-	@echo 'Setting up $(DEMO) (1.3 GB, about two minutes, once).'
+	@echo 'Setting up $(DEMO) (1.2 GB, about two minutes, once).'
 	$(PYTHON) -m venv --clear $(DEMO)
 	-$(DEMO)/bin/python -m pip install --quiet --no-compile --retries 0 --no-deps -c constraints.txt \
 		--index-url https://download.pytorch.org/whl/cpu torch

@@ -16,7 +16,7 @@ from evalign.core.rows import GivenRows, signed
 from evalign.kernels import KernelSettings
 from evalign.kernels.cpu import Step
 
-BLOCK = 2**16  # numbers
+BLOCK = 2**17  # numbers
 
 
 class _Block(NamedTuple):
@@ -39,36 +39,35 @@ def forward(
     rows: GivenRows, settings: KernelSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
-    temperature, shift, factor, smoothing = settings
     rows, dtype = _flat(rows), torch.promote_types(rows.logits.dtype, torch.float32)
     slopes, binary = torch.empty_like(rows.logits, dtype=dtype), rows.task == "binary"
-    step, dims = Step(temperature, dtype), [d for d in range(slopes.ndim) if d != 1 or binary]
-    number, parts = torch.zeros((), dtype=torch.float64), []
+    step, parts = Step(settings.temperature, dtype), []
+    dims = [d for d in range(slopes.ndim) if d != 1 or binary]
+    number, cross = (torch.zeros((), dtype=torch.float64) for _ in range(2))
     for block in _blocks(rows, slopes):
-        z, _, mass, slope, x, h = block
+        z, y, mass, slope, x, h = block
         torch.abs(z, out=x).neg_().sigmoid_().mul_(2 * step.one)  # 2 · min(p, 1 − p) · one
         torch.addcmul(x, x, x, value=-0.5 / step.one, out=slope)  # |dx/dz|
         step.of(x, out=h)
         slope.addcmul_(step.steeper(x, out=x), slope, value=step.extra)
         h *= torch.gt(z, 0, out=x).sub_(0.5)
         each = [block.summed(h, dims), block.summed(x.add_(0.5), dims)]
-        each.append(block.summed(h.fill_(1), dims))
-        if shift is not None:
-            u = torch.add(z, _odds(shift, z, binary=binary), out=x)
-            softplus = torch.abs(u, out=h).neg_().exp_().log1p_().add_(u.relu())
-            each += [block.summed(softplus, dims), block.summed(u, dims)]
+        if mass is None:
+            here = y.sum(dims)
+            each.append(torch.stack([torch.full_like(here, z.numel() // here.numel()), here]))
+        else:
+            each.append(block.summed(h.fill_(1), dims))
+        if settings.shift is not None:
+            u, heavy, target = _cross(settings, z, y, x)
+            terms = torch.abs(u, out=h).neg_().exp_().log1p_().add_(u.relu())  # softplus(u)
+            terms = terms if heavy is None else terms.mul_(heavy)
+            terms.addcmul_(u, target, value=-1)
+            cross += (terms if mass is None else terms.mul_(mass)).sum()
         number += z.numel() if mass is None else mass.count_nonzero()
         parts.append(torch.stack(each).double())
-    (h, labelled, total, *of_u), (h_present, right, actual, *of_u_present) = (
-        torch.stack(parts).sum(0).unbind(1)
-    )
+    (h, labelled, total), (h_present, right, actual) = torch.stack(parts).sum(0).unbind(1)
     tp, predicted = right - 2 * step.unit * h_present, labelled - 2 * step.unit * h
-    sums, cross = torch.stack([tp, predicted, actual, right, labelled]), total.new_zeros(())
-    if shift is not None:
-        absent, present = (1, 1) if factor is None else factor.unbind(-1)
-        of_u_present = [x.lerp(y / 2, smoothing) for x, y in zip(of_u_present, of_u, strict=True)]
-        positive, negative = of_u_present[0] - of_u_present[1], of_u[0] - of_u_present[0]
-        cross = (absent * negative + present * positive).sum()
+    sums = torch.stack([tp, predicted, actual, right, labelled])
     if binary:  # class 0 is the other one
         zero = [total - predicted - actual + tp, total - predicted, total - actual]
         zero += [total - labelled - actual + right, total - labelled]
@@ -85,9 +84,8 @@ def backward(
     of_cross: float,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
-    temperature, shift, factor, smoothing = settings
-    unit, binary = Step(temperature, slopes.dtype).unit, rows.task == "binary"
-    if binary:  # H of class 0 is 1 − H of class 1
+    unit = Step(settings.temperature, slopes.dtype).unit
+    if rows.task == "binary":  # H of class 0 is 1 − H of class 1
         of_tp, of_predicted = of_tp.sum(), of_predicted[1] - of_predicted[0] - of_tp[0]
     flat, stop = _flat(rows), 0
     gradient = torch.empty_like(flat.logits)
@@ -95,14 +93,10 @@ def backward(
         start, stop = stop, stop + len(z)
         torch.mul(y, _spread(unit * of_tp, z), out=x).add_(_spread(unit * of_predicted, z))
         x *= slope
-        if shift is not None:
-            torch.add(z, _odds(shift, z, binary=binary), out=h).sigmoid_()
-            y = torch.lerp(y, y.new_tensor(0.5), smoothing) if smoothing else y
-            if factor is not None:
-                absent, present = (_spread(f, z) for f in factor.unbind(-1))
-                h *= torch.lerp(absent, present, y)
-                y = present * y
-            x.add_(h.sub_(y), alpha=of_cross)
+        if settings.shift is not None:
+            u, heavy, target = _cross(settings, z, y, h)
+            p = u.sigmoid_() if heavy is None else u.sigmoid_().mul_(heavy)
+            x.add_(p.sub_(target), alpha=of_cross)
         gradient[start:stop] = x if mass is None else x.mul_(mass)
     return gradient.view(rows.logits.shape)
 
@@ -116,9 +110,18 @@ def _flat(rows: GivenRows) -> GivenRows:
     return rows._replace(logits=flat[0], target=flat[1], weight=weight)
 
 
-def _odds(shift: Tensor, z: Tensor, *, binary: bool) -> Tensor:
-    """What the cross-entropy adds to the logits."""
-    return _spread(shift[1] - shift[0] if binary else shift, z)
+def _cross(
+    settings: KernelSettings, z: Tensor, y: Tensor, out: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """u, a and b of a cross-entropy a·softplus(u) − b·u; an a of None is 1."""
+    _, shift, factor, smoothing = settings
+    assert shift is not None
+    u = torch.add(z, _spread(shift if z.ndim > 1 else shift[1] - shift[0], z), out=out)
+    y = torch.lerp(y, y.new_tensor(0.5), smoothing) if smoothing else y
+    if factor is None:
+        return u, None, y
+    absent, present = (_spread(f, z) for f in factor.unbind(-1))
+    return u, torch.lerp(absent, present, y), present * y
 
 
 def _spread(of_labels: Tensor, z: Tensor) -> Tensor:
@@ -129,15 +132,14 @@ def _spread(of_labels: Tensor, z: Tensor) -> Tensor:
 
 def _blocks(rows: GivenRows, slopes: Tensor) -> Iterator[_Block]:
     length = max(1, BLOCK * len(slopes) // max(1, slopes.numel()))
-    memory = slopes.new_empty(4, *slopes[:length].shape)
+    memory = slopes.new_empty(3, *slopes[:length].shape)
     for i in range(0, max(1, len(slopes)), length):
         here = slice(i, i + length)
-        slope, target = slopes[here], signed(rows.target[here])
-        y, ones, *free = memory[:, : len(slope)]
-        z, mass = rows.logits.detach()[here], torch.ne(target, rows.ignore_index, out=ones)
-        if rows.weight is not None:
+        slope, target, mass = slopes[here], signed(rows.target[here]), None
+        z, (ones, *free) = rows.logits.detach()[here].to(slope), memory[:, : len(slope)]
+        if rows.weight is not None or target.amin() <= rows.ignore_index:
+            mass = torch.ne(target, rows.ignore_index, out=ones)
+        if rows.weight is not None and mass is not None:
             weight = rows.weight[here].to(slope)
             mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
-        elif mass.amin() == 1:
-            mass = None
-        yield _Block(z.to(slope), y.copy_(target), mass, slope, *free)
+        yield _Block(z, target.to(slope), mass, slope, *free)
