@@ -129,6 +129,17 @@ def likeliest(held_out, rows):
     return optimize.minimize_scalar(unlikely, bounds=(0.001, 0.999), method="bounded").x
 
 
+def test_rows_of_a_split_are_those_given():
+    """A row may be repeated; one that does not exist is refused."""
+    first, second = np.arange(200), np.arange(200, 400)
+    parts = [(np.repeat(first, 2), second), (second, first)]
+    own = ("bayes", GaussianNB())
+    clf = ensemble(candidates=[own], cv=parts).fit(X, Y)
+    assert [model.class_count_.sum() for model in clf.models_["bayes"]] == [400, 200]
+    with pytest.raises(IndexError):
+        ensemble(cv=[(first, np.arange(200, 500))]).fit(X, Y)
+
+
 def test_a_candidate_that_knows_nothing_is_left_out():
     own = [("bayes", GaussianNB()), ("blind", DummyClassifier())]
     clf = ensemble(candidates=own, decision="argmax").fit(X, Y)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from evalign import Confusion
+from evalign import Confusion, MetricLoss
 from evalign.core.batch import Batch
 from evalign.core.membership import multiclass
 from evalign.kernels import KernelSettings, cpu
@@ -83,3 +83,17 @@ def test_agrees(temperature, dtype):
             assert_agrees(batch, temperature)
             assert_agrees(batch, temperature, adjustment(classes)[0])
             assert_agrees(batch, temperature, *adjustment(classes))
+
+
+def test_no_sum_of_one_logit_is_below_zero():
+    """All negative rows lie on the wrong side, so nearly nothing is left of a true negative."""
+    random = torch.Generator().manual_seed(0)
+    y = (torch.rand(4000, generator=random) < 0.3).float()
+    sure = 20 + torch.rand(4000, generator=random)
+    logits = torch.where(y > 0, 5 * torch.randn(4000, generator=random), sure).requires_grad_()
+    loss = MetricLoss(lambda c: (c.tp / c.actual).prod(-1).sqrt())
+    value = loss(logits, y, sample_weight=3 * torch.rand(4000, generator=random))
+    value.backward()
+    assert value.isfinite()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()

@@ -89,15 +89,21 @@ class Trials(NamedTuple):
     judge: Judge
 
 
-def folds(cv: Any, rows: LabelledRows, seed: int) -> list[Split]:
-    """Training rows and held-out rows of each fold; both are all rows if these are too few."""
+def folds(cv: Any, rows: LabelledRows, given: int, seed: int) -> list[Split]:
+    """Training rows and held-out rows of each fold; both are all rows if these are too few.
+
+    Of the rows given, those without weight are left out.
+    """
     everything = np.arange(len(rows.y))
     if cv is None:
         cv = next((number for most, number in FOLDS.items() if len(rows.y) <= most), None)
     if cv is None:
         return [holdout_split(rows.y, groups=rows.groups, seed=seed)]
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
-        cv = [[np.isin(rows.number, row_numbers(side)) for side in part] for part in cv]
+        place = np.full(given, -1)
+        place[rows.number] = everything
+        named = ([place[row_numbers(side)] for side in part] for part in cv)
+        cv = [[side[side >= 0] for side in part] for part in named]
     return splits(OWNER, cv, rows.X, rows.y, rows.y, rows.groups, seed) or [
         (everything, everything)
     ]

@@ -30,8 +30,13 @@ class _Block(NamedTuple):
     h: Tensor
 
     def summed(self, x: Tensor, dims: list[int]) -> Tensor:
-        """The sums over rows, of all labels and of those that are present; x becomes the latter."""
+        """The sums over rows: of all labels and of those present, or of the two classes; x is lost.
+
+        A class of its own: a difference of large sums might be below 0.
+        """
         x = x if self.mass is None else x.mul_(self.mass)
+        if x.ndim == 1:
+            return torch.stack([x @ (1 - self.y), x @ self.y])
         return torch.stack([x.sum(dims), x.mul_(self.y).sum(dims)])
 
 
@@ -54,7 +59,8 @@ def forward(
         each = [block.summed(h, dims), block.summed(x.add_(0.5), dims)]
         if mass is None:
             here = y.sum(dims)
-            each.append(torch.stack([torch.full_like(here, z.numel() // here.numel()), here]))
+            rest = z.numel() // here.numel() - (here if binary else 0)
+            each.append(torch.stack([torch.zeros_like(here) + rest, here]))
         else:
             each.append(block.summed(h.fill_(1), dims))
         if settings.shift is not None:
@@ -67,12 +73,14 @@ def forward(
         parts.append(torch.stack(each).double())
     (h, labelled, total), (h_present, right, actual) = torch.stack(parts).sum(0).unbind(1)
     tp, predicted = right - 2 * step.unit * h_present, labelled - 2 * step.unit * h
-    sums = torch.stack([tp, predicted, actual, right, labelled])
-    if binary:  # class 0 is the other one
-        zero = [total - predicted - actual + tp, total - predicted, total - actual]
-        zero += [total - labelled - actual + right, total - labelled]
-        sums = torch.stack([torch.stack(zero), sums], 1)
-    return sums, total, number, cross, slopes
+    if not binary:
+        return torch.stack([tp, predicted, actual, right, labelled]), total, number, cross, slopes
+    # So far h, labelled and total are of class 0, and predicted are its rows that class 1 gets.
+    right_0, tn = total - labelled, total - predicted
+    zero = [tn, tn + actual - tp, total, right_0, right_0 + actual - right]
+    one = [tp, predicted + tp, actual, right, labelled + right]
+    sums = torch.stack([torch.stack(zero), torch.stack(one)], 1)
+    return sums, total + actual, number, cross, slopes
 
 
 def backward(
