@@ -12,8 +12,8 @@ and 5,000 training rows: of the blend and its candidates, each with its rule, th
 cross-fitted score is taken if the mean F1 of the test rows is 0.3 points better than the blend's,
 the mean over tables, and not 0.3 worse for tables of either size.
 
-The record, `results/best_or_blend.jsonl`, is not whole: it has no cell of split 3, and of 5,000 rows
-not every table. So the question is open; the same command continues the file.
+The record, `results/best_or_blend.jsonl`, is not whole: it has no cell of split 3, and of 5,000
+rows not every table. So the question is open; the same command continues the file.
 """
 
 import argparse
