@@ -105,7 +105,7 @@ def scored(cell: Cell) -> dict[str, Any]:
 
     from evalign import score
     from evalign.estimators import AlignedEnsemble
-    from evalign.estimators.choice import Trial
+    from evalign.estimators.blend import Trial
     from evalign.estimators.ensemble import as_numbers
     from evalign.estimators.trials import mean_probabilities
 
@@ -152,7 +152,7 @@ def blend(
     tried: dict[str, Any], test: dict[str, np.ndarray], settings: Any, names: Sequence[str]
 ) -> tuple[np.ndarray, dict[str, float]]:
     """The labels of the test rows by some of the models, and their weights."""
-    from evalign.estimators.choice import likeliest, weighted_mean
+    from evalign.estimators.blend import likeliest, weighted_mean
 
     several = {name: tried[name].oof for name in names}
     weights = likeliest(several)

@@ -27,8 +27,8 @@ from evalign.core.resampling import bootstrap, interval
 from evalign.decisions.calibration import FACTOR_PRECISION, OFFSET_PRECISION
 from evalign.estimators import candidates, trials
 from evalign.estimators import ensemble as ensemble_module
+from evalign.estimators.blend import PRIOR
 from evalign.estimators.candidates import build
-from evalign.estimators.choice import PRIOR
 from evalign.estimators.judge import Judge
 from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.tables import DataWarning

@@ -58,7 +58,7 @@ def test_onnx_agrees(network, classes, gaps, tmp_path):
 def test_a_frame_is_encoded_before(tmp_path):
     X, y = imbalanced(300)
     frame = pd.DataFrame({"a": X[:, 0], "colour": np.array(["red", "blue"])[np.arange(300) % 2]})
-    with pytest.raises(ValueError, match=r"fitted on an array of numbers. .*FrameEncoder before"):
+    with pytest.raises(ValueError, match=r"fitted on numbers alone. .*FrameEncoder before"):
         quick(epochs=1).fit(frame, y).as_module()
     rows = FrameEncoder().fit_transform(frame)
     clf = quick(epochs=1).fit(rows, y)

@@ -5,8 +5,8 @@ Inputs become out-of-fold scores, these become a rule, and both are kept and sav
 `targets` reads labels, weights and groups.
 
 - `decision_cv`: the spine around one classifier.
-- `ensemble`: around several. `candidates` builds them, `trials` trains them in time, `choice`
-  blends them, `judge` scores all of them. `compare` repeats this.
+- `ensemble`: around several. `candidates` builds them, `trials` trains them in time, `blend`
+  mixes them, `judge` scores all of them. `compare` repeats this.
 - `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`,
   `arguments`, `progress`) to `module`.
 

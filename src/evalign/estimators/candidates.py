@@ -1,4 +1,4 @@
-"""The models that an ensemble chooses from or blends."""
+"""The models that an ensemble blends."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -16,8 +16,8 @@ from evalign.core.checks import require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
+from evalign.estimators.blend import Blend, blend, calibrated
 from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
-from evalign.estimators.choice import Blend, blend, calibrated
 from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
@@ -99,7 +99,8 @@ class AlignedEnsemble(Aligned):
         confidence: probability that the constraint holds on new data, see `AlignedDecisionCV`.
         pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
         time_limit: seconds for all of `fit`. Candidates are trained from fast to slow; one whose
-            folds would not fit in is left out (`left_out_`). The first is always trained.
+            folds would not fit in is left out (`left_out_`). The first is always trained, and a
+            fold that has begun is trained to its end.
         n_jobs: how many folds are trained at once, in processes of their own.
         random_state: seed of the folds and of the named candidates.
         verbose: 1 shows the progress.
@@ -201,7 +202,7 @@ class AlignedEnsemble(Aligned):
         Args:
             X: rows, as `AlignedClassifier` takes them.
             y: a label per row, numbers or strings.
-            sample_weight: a weight per row, for the candidates that take one, the choice and the
+            sample_weight: a weight per row, for the candidates that take one, the blend and the
                 rule. Only ratios count: candidates get weights with a mean of 1. Rows of weight 0
                 are left out; a class that has no others stays in `classes_`, with next to no
                 probability.

@@ -19,9 +19,9 @@ class RowsToLabels(nn.Module):
         super().__init__()
         features = classifier.features_
         columns = [column for column in features.columns if isinstance(column, NumberColumn)]
-        ok = not features.named and len(columns) == len(features.columns)
-        allowed, cure = "be fitted on an array of numbers", "Encode it by FrameEncoder before fit."
-        require(ok, f"{OWNER}.as_module", "classifier", allowed, "a table", cure)
+        ok = len(columns) == len(features.columns)
+        allowed, cure = "be fitted on numbers alone", "Encode it by FrameEncoder before fit."
+        require(ok, f"{OWNER}.as_module", "classifier", allowed, "other columns", cure)
         self.used = [features.given.index(column.name) for column in columns]
         self.flagged = [place for place, column in enumerate(columns) if column.gaps]
         fill = torch.tensor([column.fill for column in columns], dtype=torch.float64)

@@ -15,8 +15,8 @@ from evalign.core.constraints import Infeasible
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
+from evalign.estimators.blend import Trial
 from evalign.estimators.candidates import OWNER, SECONDS
-from evalign.estimators.choice import Trial
 from evalign.estimators.classifier import AlignedClassifier
 from evalign.estimators.evidence import RuleSettings, cross_fit
 from evalign.estimators.judge import Judge
@@ -200,7 +200,7 @@ def train(
     arguments, lacking = fit_arguments(estimator, sample_weight=weight, groups=table.groups)
     if "sample_weight" in lacking:
         what = f"The candidate {name!r} of {OWNER} takes no sample_weight"
-        warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
+        warn(f"{what}: the weights are for the blend and its rule alone.", TrainingWarning)
     first, *others = (rows for rows, _ in parts)
     number = len(parts)
     require_time(deadline, 0, "there was no time to begin")

@@ -87,7 +87,7 @@ def no_test(contents: Contents) -> tuple[str, str] | None:
 
 
 def verdict_of_tried(tried: TriedModels, constrained: bool) -> str:
-    """Say what choosing or blending the candidates gains over the best of them.
+    """Say what blending the candidates gains over the best of them.
 
     That is the best by argmax, as its own library labels; under a constraint, with its rule.
     """

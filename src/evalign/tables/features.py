@@ -62,7 +62,7 @@ class Features:
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
         why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
         require(len(columns) > 0, owner, "X", "hold a column to learn from", f"none: {why}")
-        if warn and not (isinstance(X, TypedTable) and X.judged):
+        if warn:
             warn_of_left_out(left_out)
         return cls(given, names is not None, columns, left_out)
 
@@ -93,7 +93,6 @@ class Features:
         if plain and full:
             return X
         matrix = np.zeros((_num_samples(X), self.width))
-        warn = warn and not (isinstance(X, TypedTable) and X.judged)
         number, flag, unseen = 0, self.numbers, []
         for learnt, column in self.matched(owner, X):
             after, last = number + len(learnt.number_names), flag + len(learnt.flag_names)
