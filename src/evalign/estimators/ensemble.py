@@ -264,7 +264,7 @@ class AlignedEnsemble(Aligned):
         settings = self._settings(targets)
         settings.check(OWNER, rows.constraint_groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = folds(self.cv, rows, len(y), seed)
+        parts = folds(self.cv, rows, np.shape(y)[0], seed)
         warn_of_lost(targets, rows.y, parts)
         most = max(len(training) for training, _ in parts)
         recipe = chosen_recipe(None, self.constraint)
