@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, f1_score
 
 from evalign.report import scores
-from tests.report.made import FIGURES, contents, findings, rendered, tried
+from tests.report.made import FIGURES, contents, findings, labelled, rendered, tried
 
 NASTY = ["</script><script>alert(1)</script>", "<b>\"&amp;'", "<!--<script>"]
 COST = "expected_cost[[0, 1, 1], [1, 0, 1], [2, 2, 0]]"
@@ -228,11 +228,24 @@ def test_nasty_names_are_harmless():
     assert [curve["name"] for curve in found.data["curves"]] == NASTY
 
 
-def test_the_head_names_file_and_metric_and_the_table_a_majority():
+def test_the_head_names_file_and_metric_and_the_table_the_best_constant():
     made = contents(source="data.csv, target label")
     page, found = rendered(made), scores(made)
     assert "data.csv, target label, metric f1_macro, 400 test rows" in page
-    most = np.bincount(made.y).argmax()
-    value = f1_score(made.y, np.full_like(made.y, most), average="macro")
-    assert found["majority"] == {"class": "class 0", "value": pytest.approx(value)}
-    assert f"always class 0</th><td>{value:.3f}</td>" in page
+    values = [f1_score(made.y, np.full_like(made.y, c), average="macro") for c in range(3)]
+    best = int(np.argmax(values))
+    assert found["constant"]["class"] == f"class {best}"
+    assert found["constant"]["value"] == pytest.approx(values[best])
+    ours = f1_score(made.y, made.aligned.predicted, average="macro")
+    assert found["constant"]["difference"]["value"] == pytest.approx(ours - values[best])
+    assert f"always class {best}</th><td>{values[best]:.3f}</td>" in page
+
+
+def test_a_model_has_to_beat_one_label_for_all_rows():
+    y = np.arange(400) % 5 // 4
+    made = contents(2, 400, y=y, metric="f1")
+    blind = replace(made, aligned=labelled(made.aligned, np.where(np.arange(400) == 4, 0, 1)))
+    found = scores(replace(blind, baseline=labelled(made.baseline, np.zeros(400, int))))
+    assert found["constant"]["class"] == made.classes[1]
+    assert found["answer"]["verdict"] == "did not help"
+    assert "0.333 for class 1 as every label" in found["answer"]["sentence"]

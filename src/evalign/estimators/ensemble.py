@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from evalign.core.checks import require
 from evalign.core.input_warnings import warn
@@ -264,7 +264,7 @@ class AlignedEnsemble(Aligned):
         settings = self._settings(targets)
         settings.check(OWNER, rows.constraint_groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = folds(self.cv, rows, np.shape(y)[0], seed)
+        parts = folds(self.cv, rows, _num_samples(y), seed)
         warn_of_lost(targets, rows.y, parts)
         most = max(len(training) for training, _ in parts)
         recipe = chosen_recipe(None, self.constraint)

@@ -32,7 +32,8 @@ def scores(contents: Contents) -> dict[str, Any]:
     - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
       the other's (for a cost, a negative one favours the aligned model) and, with scarce classes,
       "without_scarce", "value", "low" and "high" without them;
-    - "majority": the most frequent "class" of the rows, and the "value" of always predicting it;
+    - "constant": the "class" that is best for all rows alike, on these very rows, its "value" and
+      the "difference" of the aligned model to it; None if none keeps to the constraint;
     - "per_class": "class", "rows" (their weight) and, for each model, under its key,
       "predicted", "precision", "recall", "f1";
     - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
@@ -72,15 +73,18 @@ def scores(contents: Contents) -> dict[str, Any]:
             difference["without_scarce"] = found
         differences.append({"against": key, **difference})
 
-    most = int(np.bincount(contents.y, contents.weights).argmax())
-    constant = _values(contents, metric, {"value": np.full_like(contents.y, most)}, every)
+    constant = None
+    if same := _best_constant(contents, metric):
+        value, labels = values["aligned"] - same["value"], {"constant": same.pop("labels")}
+        draws = resampled["aligned"] - _resampled(contents, metric, labels, every)["constant"]
+        constant = same | {"difference": entry(value, draws)}
     others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
     tried = {}
     if contents.tried is not None:
         text = verdict_of_tried(contents.tried, contents.constrained)
         tried["tried"] = vars(contents.tried) | {"verdict": text}
     return tried | {
-        "answer": answer(contents, methods, {each["against"]: each for each in differences}),
+        "answer": answer(contents, methods, {x["against"]: x for x in differences}, constant),
         "metric": contents.metric,
         "greater_is_better": metric.greater_is_better,
         "rows": len(contents.y),
@@ -88,7 +92,7 @@ def scores(contents: Contents) -> dict[str, Any]:
         "test": not contents.seen,
         "methods": methods,
         "differences": differences,
-        "majority": {"class": contents.classes[most], **constant},
+        "constant": constant,
         "per_class": _per_class(contents),
         "scarce": {"classes": scarce, "values": without},
         "others": {
@@ -97,6 +101,21 @@ def scores(contents: Contents) -> dict[str, Any]:
             if name != contents.metric
         },
     }
+
+
+def _best_constant(contents: Contents, metric: Metric) -> dict[str, Any] | None:
+    """The "class" that is best for all rows alike, with its "labels" and their "value"."""
+    each = {
+        name: np.full_like(contents.y, code)
+        for code, name in enumerate(contents.classes)
+        if not contents.constrained or contents.keeps(np.full_like(contents.y, code))
+    }
+    if not each:
+        return None
+    values = _values(contents, metric, each, np.full(len(contents.y), True))
+    sign = 1 if metric.greater_is_better else -1
+    best = max(values, key=lambda name: np.nan_to_num(sign * values[name], nan=-np.inf))
+    return {"class": best, "value": values[best], "labels": each[best]}
 
 
 def _same(predictions: Predictions, key: str) -> str | None:

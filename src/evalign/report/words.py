@@ -65,6 +65,12 @@ def is_clear(difference: Difference) -> bool:
     return _excludes_zero(difference) and same_side
 
 
+def _is_better(contents: Contents, difference: Difference) -> bool:
+    """Whether the aligned model is clearly better."""
+    sign = 1 if contents.resolved.greater_is_better else -1
+    return is_clear(difference) and sign * difference["value"] > 0
+
+
 def _excludes_zero(difference: Difference) -> bool:
     low, high = difference["low"], difference["high"]
     return low is not None and (low > 0 or high < 0)
@@ -108,9 +114,14 @@ def verdict_of_tried(tried: TriedModels, constrained: bool) -> str:
 
 
 def answer(
-    contents: Contents, methods: Sequence[Method], differences: Mapping[str, Difference]
+    contents: Contents,
+    methods: Sequence[Method],
+    differences: Mapping[str, Difference],
+    constant: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Whether it helped: a "verdict", a "sentence", and sentences on what to do "next".
+
+    A model that is not better than one label for all rows has not helped.
 
     The model is compared with the argmax of the baseline, or with its own if there is none. Under a
     constraint, which argmax ignores, it is compared with the baseline's decision rule; if there is
@@ -120,6 +131,7 @@ def answer(
         contents: the contents of the report.
         methods: those of `evalign.report.scores`.
         differences: those of `evalign.report.scores`, by the method they are against.
+        constant: that of `evalign.report.scores`.
     """
 
     def said(verdict: str, sentence: str, *then: str) -> dict[str, Any]:
@@ -127,6 +139,12 @@ def answer(
 
     if found := no_test(contents):
         return said("cannot tell", f"{UNKNOWN}: {found[0]}", found[1])
+    if constant is not None and not _is_better(contents, constant["difference"]):
+        first = f"{contents.metric_name} is {number(methods[0]['value'])} for {methods[0]['name']}"
+        text = f"{first} and {number(constant['value'])} for {constant['class']} as every label"
+        what = f"the difference is {span(constant['difference'])} (95% interval)"
+        then = "Look for columns that tell more of the label, or for more rows."
+        return said("did not help", f"It is not shown to help: {text}; {what}", then)
     alone = contents.baseline is None
     own, other = methods[0], methods[2 if contents.constrained and not alone else -1]
     if contents.constrained and alone:
@@ -157,7 +175,7 @@ def answer(
         if _excludes_zero(difference):
             what = f"the difference depends on classes with fewer than {MIN_FOR_INTERVAL} test rows"
         return said("cannot tell", f"{UNKNOWN}: {values}; {what}", *then)
-    if (difference["low"] > 0) == contents.resolved.greater_is_better:
+    if _is_better(contents, difference):
         then = better or [_use(contents, own), *_simpler(contents, methods, differences)]
         return said("helped", f"It helped: {values}, better by {_size(difference)}", *then)
     return said("did not help", f"It did not help: {values}, worse by {_size(difference)}", *better)

@@ -92,6 +92,8 @@ class TypedTable:
 
 def read_table(owner: str, X: Any) -> TypedTable | None:
     """Type the columns of a frame, or of an array of text or dates; None for anything else."""
+    if isinstance(X, TypedTable):
+        return X
     refuse_masked(owner, "X", X)
     try:
         frame = nw.from_native(X, pass_through=True)
