@@ -7,7 +7,7 @@ from evalign_study.records.run import Run
 from evalign_study.suite.plan import SETS, SPLITS
 from evalign_study.trainers import rivals
 from evalign_study.trainers.methods import GOALS
-from evalign_study.trainers.modelling import WITH_NETWORK
+from evalign_study.trainers.modelling import DEFAULTS, WITH_NETWORK
 
 __all__ = ["QUICK_ROWS", "QUICK_SETS", "ROWS", "SETS", "SPLITS", "of_rivals", "runs"]
 
@@ -17,14 +17,14 @@ def runs(
     *,
     splits: Iterable[int] = SPLITS,
     goals: Iterable[str] = tuple(GOALS),
-    kinds: Iterable[str] = (WITH_NETWORK,),
+    kinds: Iterable[str] = (DEFAULTS, WITH_NETWORK),
     rows: int = ROWS,
 ) -> list[Run]:
     """List all or some runs.
 
     Examples:
-        >>> len(runs(["adult"]))  # 5 splits and 4 metrics
-        20
+        >>> len(runs(["adult"]))  # 5 splits, 4 metrics, without and with the network
+        40
     """
     splits, goals, datasets = list(splits), list(goals), list(datasets)
     return [
