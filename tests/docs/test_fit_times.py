@@ -1,4 +1,4 @@
-"""The times of fits in docs/evidence/models.md are those of benchmarks/fit_speed.py."""
+"""The times of fits in docs/evidence/models.md are those of the benchmarks."""
 
 import json
 from pathlib import Path
@@ -28,3 +28,16 @@ def shown():
 def test_the_page_shows_the_stored_times():
     page = (ROOT / "docs" / "evidence" / "models.md").read_text(encoding="utf-8")
     assert "\n".join(shown()) in page
+
+
+def test_the_page_shows_the_times_of_the_command():
+    file = ROOT / "benchmarks" / "results" / "fit_command.json"
+    told = json.loads(file.read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "evidence" / "models.md").read_text(encoding="utf-8")
+    found = {one["rows"]: one for one in told["found"]}
+    for rows, one in found.items():
+        goal = f"{told['goals'][str(rows)]} s" if str(rows) in told["goals"] else ""
+        memory = f"{one['peak_mib']:,.0f} MiB | {one['table_mib']:,.1f} MiB"
+        assert f"| {rows:,} | {one['seconds']:.1f} s | {goal} | {memory} |" in page
+    extra = found[1_000_000]["peak_mib"] - found[1_000]["peak_mib"]
+    assert f"a million rows take {extra / found[1_000_000]['table_mib']:.1f} times" in page
