@@ -2,7 +2,7 @@
 
     python benchmarks/fit_command.py --out benchmarks/results/fit_command.json
 
-A table of 20 columns, one row in ten positive, is written as CSV and fitted with the defaults of
+The table of `fit_speed` is written as CSV and fitted with the defaults of
 the command. The first fit only warms the disk. The goals are those for two quiet cores
 (`taskset -c 0,1` binds to two). The peak beyond that of 1,000 rows is the memory of the table.
 """
@@ -19,31 +19,22 @@ from typing import Any
 
 import pandas as pd
 from evalign_study.records.made import made
-from sklearn.datasets import make_classification
+from fit_speed import COLUMNS, table
 
-COLUMNS = 20
 GOALS = {1_000: 6, 10_000: 25, 100_000: 180}  # seconds
 
 
 def write(rows: int, path: Path) -> None:
-    X, y = make_classification(
-        rows,
-        COLUMNS,
-        n_informative=10,
-        n_clusters_per_class=4,
-        weights=[0.9],
-        flip_y=0.02,
-        random_state=0,
-    )
+    X, y, *_ = table(rows)
     pd.DataFrame(X).add_prefix("x").assign(label=y).to_csv(path, index=False)
 
 
 def fit(rows: int, *more: str) -> dict[str, float]:
     """Run the command in a process of its own, and say what it took."""
     with tempfile.TemporaryDirectory() as name:
-        table, code = Path(name) / "table.csv", "from evalign.cli import main; main()"
-        write(rows, table)
-        asked = "fit", str(table), "--target", "label", "--metric", "f1", "--out", f"{name}/run"
+        path, code = Path(name) / "table.csv", "from evalign.cli import main; main()"
+        write(rows, path)
+        asked = "fit", str(path), "--target", "label", "--metric", "f1", "--out", f"{name}/run"
         start = time.perf_counter()
         command = [sys.executable, "-c", code, *asked, *more]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
