@@ -14,7 +14,7 @@ def test_demo(tmp_path, monkeypatch):
     helped = re.findall(r"It helped: .* better by .* \(95% interval 0\.\d+ to 0\.\d+\)\.", said)
     assert len(helped) == 3
     bound = float(demo.BOUND.split()[-1])
-    assert float(re.search(r"of new rows it is (\d\.\d+)", said)[1]) >= bound
+    assert float(re.search(r"(\d\.\d+) on new rows", said)[1]) >= bound
     assert demo.AVERAGES in said
     assert str(tmp_path / demo.PAGE) in said
     assert "It helped" in (tmp_path / demo.PAGE).read_text(encoding="utf-8")

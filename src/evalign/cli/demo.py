@@ -62,7 +62,7 @@ def show_demo(spoken: Terminal, _: Namespace) -> None:
     shown = {
         f"A rule around a forest, on {len(tail)} digits of 4 x 4 pixels with a long tail": ruled,
         "A loss for a network, on the same rows": Contents(metric, classes, y_test, *losses),
-        f"A bound for nines, {BOUND}, on all digits; of new rows it is {recall:.3f}": Contents(
+        f"{BOUND} for nines, confidence 0.95, all digits: {recall:.3f} on new rows": Contents(
             "f2", ["others", "nines"], nines, bounded
         ),
     }

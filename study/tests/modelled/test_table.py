@@ -6,9 +6,20 @@ import pytest
 from evalign_study.decided import plan as decided
 from evalign_study.decided.standings import compared, mean
 from evalign_study.modelled import plan
-from evalign_study.modelled.table import BASE_RULE, ModelsTable, bars, beside, collected, parts
+from evalign_study.modelled.table import (
+    BASE_RULE,
+    NAMES,
+    ModelsTable,
+    bars,
+    behind,
+    beside,
+    collected,
+    levels,
+    parts,
+)
 from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.writing import fill
+from evalign_study.records.results import Results
 from evalign_study.trainers import rivals
 from evalign_study.trainers.modelling import WITH_NETWORK
 
@@ -108,6 +119,19 @@ def test_documentation_shows_the_records(committed):
     page = (ROOT / "docs/evidence/models.md").read_text(encoding="utf-8")
     found = ModelsTable().findings(committed, ROOT)
     assert fill(page, "models", markdown(on_page(found.parts))) == page
+
+
+def test_the_page_says_what_calibration_brought(committed):
+    path = ROOT / "study" / "benchmarks" / "results" / "uncalibrated_blend.jsonl.gz"
+    before = {one["key"]: one for one in Results(path).records()}
+    there = [{**committed, **before}[run.key] for run in plan.runs() if run.key in committed]
+    others = decided.complete(committed[run.key] for run in decided.runs() if run.key in committed)
+    scores = collected(there, others)
+    names = [name for name in NAMES if name in set().union(*scores.values())]
+    level = dict(zip(names, levels(scores, names, ["f1"]), strict=True))["blend"][0]
+    (told,) = (told for cell, told in scores.items() if cell == ("waveform", "", "f1"))
+    page = " ".join((ROOT / "docs/evidence/models.md").read_text(encoding="utf-8").split())
+    assert f"had {level}: on waveform it was {behind(told):.0f} points behind its forest" in page
 
 
 def test_the_page_says_what_one_table_makes_of_the_gains(committed):

@@ -48,7 +48,8 @@ HOW = (
     "at most, from which the figures of other libraries' models are taken. With 257 classes "
     "boosting was neither run nor a candidate; where it is compared, that data set is left out. "
     "CatBoost did not end in its time on reuters_r8, and is not compared there. The blend with the "
-    "network is of an earlier version, whose boosting had scikit-learn's defaults."
+    "network is of an earlier version, whose boosting had scikit-learn's defaults and whose "
+    "candidates were not calibrated."
 )
 NOT_RUN = "Not run."
 FOLDS = " of folds"  # the end of the name of a candidate, the mean of the models of the folds
@@ -142,16 +143,16 @@ def bars(scores: Scores) -> list[Bar]:
         text = f"{metric}: the least gain of {NAMES[NETWORK]} over it with our rule on a data set"
         found.append(Bar(text, worst, "−2 or more", worst >= -2))
     f1 = [told for (_, _, metric), told in scores.items() if metric == "f1" and BLEND in told]
-    behind = max((_behind(told) for told in f1), default=float("nan"))
+    most = max((behind(told) for told in f1), default=float("nan"))
     text = "f1: the most that `AlignedEnsemble` is behind its best candidate on a data set, points"
-    found.append(Bar(text, behind, "2 or less", behind <= 2))
+    found.append(Bar(text, most, "2 or less", most <= 2))
     lost = len(compared(scores, AUTO, BLEND).lost)
     text = "cells in which the blend is behind the best single model beyond chance"
     found.append(Bar(text, lost, "none", lost == 0))
     return found
 
 
-def _behind(told: Mapping[str, Mapping[int, float]]) -> float:
+def behind(told: Mapping[str, Mapping[int, float]]) -> float:
     """The points that the blend is behind the candidate that turned out best."""
     means = {name: 100 * np.mean([*splits.values()]) for name, splits in told.items()}
     best = max([x for name, x in means.items() if name.endswith(FOLDS)], default=float("nan"))
@@ -175,11 +176,11 @@ def parts(
     metrics = list(dict.fromkeys(cell[2] for cell, told in scores.items() if BLEND in told))
     there = set().union(*scores.values())
     names = [name for name in NAMES if name in there]
-    levels = zip(names, _levels(scores, names, metrics), strict=True)
+    shown = zip(names, levels(scores, names, metrics), strict=True)
     yield Grid(
         "Mean in points over the data sets and splits that all of them have:",
         ["", *metrics],
-        [[NAMES[name], *shown] for name, shown in levels],
+        [[NAMES[name], *means] for name, means in shown],
     )
     rows = [
         [bar.name, _value(bar.value), bar.bar, "met" if bar.met else "not met"]
@@ -259,7 +260,7 @@ def _points(scores: Iterable[float]) -> list[str]:
     return [f"{100 * score:.1f}" for score in scores]
 
 
-def _levels(scores: Scores, names: Sequence[str], metrics: Sequence[str]) -> Iterator[list[str]]:
+def levels(scores: Scores, names: Sequence[str], metrics: Sequence[str]) -> Iterator[list[str]]:
     """The mean score of each name for each metric, over the cells that have all names."""
     whole = {cell: told for cell, told in scores.items() if told.keys() >= {*names}}
     for name in names:
