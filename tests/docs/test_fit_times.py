@@ -41,3 +41,6 @@ def test_the_page_shows_the_times_of_the_command():
         assert f"| {rows:,} | {one['seconds']:.1f} s | {goal} | {memory} |" in page
     extra = found[1_000_000]["peak_mib"] - found[1_000]["peak_mib"]
     assert f"a million rows take {extra / found[1_000_000]['table_mib']:.1f} times" in page
+    limited = json.loads(file.with_name("fit_command_10s.json").read_text(encoding="utf-8"))
+    few, more = (one["seconds"] for one in limited["found"])
+    assert f"runs of 1,000 and 10,000 rows took {few:.1f} and {more:.1f} s" in page
