@@ -139,7 +139,8 @@ class TableFile:
             if "chunksize" in given:
                 return pd.read_csv(self.path, low_memory=False, **given)
             try:  # part by part: pandas' threads would map the text of all rows to memory
-                with pd.read_csv(self.path, iterator=True, **given) as file:
+                file: Any = pd.read_csv(self.path, iterator=True, **given)
+                with file:
                     return file.read(rows)
             except DtypeWarning:  # in several parts, a column is of several kinds
                 return pd.read_csv(self.path, low_memory=False, **given)
