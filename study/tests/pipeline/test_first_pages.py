@@ -75,15 +75,17 @@ def test_the_gain_of_training(committed):
             "EAST, argmax",
         )
     )
-    assert min(plain.low, tuned.low, best.low) > 0
+    assert plain.low > 0
+    assert max(tuned.low, best.low) < 0 < min(tuned.mean, best.mean)  # "within chance"
     page = evidence("training")
     assert f"AlignedLoss {plain.mean:.1f} points to cross-entropy" in AVERAGES
     for name in FIRST:
         assert f"{plain.mean:.1f} points over the argmax of cross-entropy" in text(name)
-        assert f"{best.mean:.1f} over the best of five losses with the best decision" in text(name)
+        level = f"the best of five losses with the best decision (+{best.mean:.1f}, within chance)"
+        assert f"level with {level}" in text(name)
     assert f"is {plain.mean:.1f} points ahead of cross-entropy** on 15 tables" in page
-    assert f"with a tuned rule it gains {tuned.mean:.1f} points" in page
-    assert f"chosen on validation rows, {best.mean:.1f}**" in page
+    assert f"cross-entropy with a tuned rule (+{tuned.mean:.1f}, within chance)" in page
+    assert f"chosen on validation rows**: +{best.mean:.1f} is within chance" in page
     assert f"stays {east.mean:.1f} points behind" in page
 
 
