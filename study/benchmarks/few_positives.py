@@ -73,7 +73,7 @@ def one(task: tuple[str, int, int]) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    dataset, positives, split = task
+    split = task[2]
     told: dict[str, Any] = dict(zip(("dataset", "positives", "split"), task, strict=True))
     told["scores"] = {}
     if (rows := thinned(*task)) is None:
