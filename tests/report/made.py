@@ -8,20 +8,6 @@ from evalign.report import Contents, ModelFindings, Scored, TriedModels, render,
 
 # The ids of the figures of two models.
 FIGURES = {"intervals", "matrix-aligned", "matrix-cross_entropy", "precision-recall", "reliability"}
-FIGURES |= {"training-metric", "loss-aligned", "loss-cross_entropy"}
-
-
-def history(epochs=20):
-    return [
-        {
-            "epoch": epoch,
-            "loss": float(np.exp(-epoch / 10)),
-            "validation_loss": float(np.exp(-epoch / 9) + 0.002 * epoch),
-            "validation_metric": float(0.8 - 0.5 * np.exp(-epoch / 8)),
-            "best": True,
-        }
-        for epoch in range(1, epochs + 1)
-    ]
 
 
 def labelled(model, labels, argmax=None):
@@ -46,7 +32,7 @@ def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
         probabilities = np.exp(logits)
         probabilities /= probabilities.sum(1, keepdims=True)
         predicted = (probabilities / prior**0.5).argmax(1)
-        return Scored(name, predicted, probabilities, history())
+        return Scored(name, predicted, probabilities)
 
     made = {
         "metric": "f1" if classes == 2 else "f1_macro",

@@ -55,7 +55,6 @@ def page(made):
 
 RNG = np.random.default_rng(0)
 WEIGHTED = contents(metric=COST, weight=RNG.random(400), groups=RNG.integers(20, size=400))
-DIVERGED = [record | {"loss": float("nan"), "best": False} for record in contents().aligned.history]
 USELESS = [{"column": "x", "value": 0.0, "low": -1, "high": 1}]
 
 
@@ -77,7 +76,6 @@ VARIANTS = {
     "weighted": (WEIGHTED, "400 weighted test rows"),
     "cost": (WEIGHTED, f"Lower is better: {COST}."),
     "groups": (WEIGHTED, "resamples of 20 groups of test rows"),
-    "diverged": (changed(contents(), history=DIVERGED), "Loss of aligned"),
     "one answer": (changed(contents(), probabilities=np.full((400, 3), 1 / 3)), "Calibration"),
     "absent class": (contents(4, y=np.arange(400) % 3), "class 3 (0)"),
     "absent positive": (contents(2, y=np.zeros(400, int)), "No row is of class class 1."),
@@ -127,15 +125,15 @@ def test_figures():
     """Nothing is drawn that would say nothing or the same twice."""
     made = contents()
     assert page(made).plots.keys() == FIGURES
-    alone = FIGURES - {"matrix-cross_entropy", "loss-cross_entropy"}
+    alone = FIGURES - {"matrix-cross_entropy"}
     assert page(replace(made, baseline=None)).plots.keys() == alone
     same = page(replace(made, baseline=replace(made.aligned, name="cross_entropy")))
     assert "cross-entropy gives the same labels as aligned." in same.text
     assert same.plots.keys() == alone
     assert len(same.data["curves"][0]["models"]) == 1
     argmax = made.aligned.probabilities.argmax(1)
-    untrained = page(changed(made, history=[], predicted=argmax))
-    assert untrained.plots.keys() == {"matrix-aligned", "precision-recall", "reliability"}
+    same = page(changed(made, predicted=argmax))
+    assert same.plots.keys() == {"matrix-aligned", "precision-recall", "reliability"}
 
 
 def test_size_is_bounded():

@@ -12,7 +12,7 @@ from typer import Option
 
 from evalign.cli import options as opt
 from evalign.cli.errors import UsageError
-from evalign.cli.files import check_suffix, table, writable
+from evalign.cli.files import check_suffix, new_folder, table, writable
 from evalign.cli.options import goal, output, reading, roles, sharing
 
 
@@ -57,7 +57,7 @@ PAGE = "Page to write (default: RUN/report.html)."
 def fit(
     data: opt.Data,
     target: opt.Target,
-    out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=writable()),
+    out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=new_folder),
     model: opt.MODELS = Option("blend", help=MODEL),
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),

@@ -1,6 +1,7 @@
 """The outcome of a run: predictions on test rows, and what the report and the terminal show."""
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,7 @@ def contents(
     def scored(name: str, called: str) -> Scored:
         probabilities = [f"{name}_probability_{label}" for label in labels.names]
         codes = labels.encode(table, PREDICTIONS, f"{name}_prediction")
-        history = details["history"][name] if details is not None else []
-        return Scored(called, codes, table[probabilities].to_numpy(), history)
+        return Scored(called, codes, table[probabilities].to_numpy())
 
     found = Contents(
         metric=arguments["--metric"],
@@ -181,8 +181,11 @@ def importance(
     """How much worse the metric gets if a column is shuffled, and among how many rows.
 
     All shuffled copies of the rows are predicted at once: models of many trees take longer to begin
-    than to predict some hundred rows.
+    than to predict some hundred rows. Of an ensemble, the models of one fold tell as much as all.
     """
+    if isinstance(model, AlignedEnsemble):
+        model = copy(model)
+        model.models_ = {name: models[:1] for name, models in model.models_.items()}
     width, rng = tested.X.shape[1], np.random.default_rng(seed)
     order = rng.permutation(np.flatnonzero(tested.counted))
     rows = tested.take(np.sort(order[: min(ROWS, max(1, PREDICTED // width))]))

@@ -22,13 +22,11 @@ class Scored:
         name: its recipe ("aligned", "cross_entropy") or its kind ("blend").
         predicted: (n,) class codes, by its decision rule.
         probabilities: (n, C).
-        history: the records of `evalign.training.fit`.
     """
 
     name: str
     predicted: np.ndarray
     probabilities: np.ndarray
-    history: list[dict[str, Any]]
 
     @property
     def label(self) -> str:
