@@ -63,11 +63,6 @@ def changed(made, **changes):
     return replace(made, aligned=replace(made.aligned, **changes), baseline=None)
 
 
-def cut(value):
-    found = replace(findings(2, models=1), cuts=[[None, value]])
-    return contents(2, baseline=False, findings=found)
-
-
 VARIANTS = {
     "two": (contents(2), "positive class class 1"),
     "three": (contents(), "Diamonds mark the decision rules, which weigh all classes"),
@@ -84,14 +79,10 @@ VARIANTS = {
     "one tried": (contents(tried=replace(tried(), rows=tried().rows[:1])), "fitted without it. "),
     "useless": (contents(findings=replace(findings(), columns=USELESS)), "Shuffling any one"),
     "unknown": (contents(findings=replace(findings(), columns=[])), "Not computed: it would"),
-    "rule": (cut(0.31), "aligned: class 1 if its probability is at least 0.31, otherwise class 0."),
-    "small": (cut(0.0123), "at least 0.0123,"),
-    "large": (cut(0.99876), "at least 0.9988,"),
-    "never": (cut(None), "Decision rule of aligned: always class 0."),
-    "always": (cut(0.0), "Decision rule of aligned: always class 1."),
     # A name as `os.listdir` gives it if it is not UTF-8.
     "not unicode": (replace(contents(2), classes=["tea", "caf\udce9"]), "class caf\\udce9"),
-    "rules": (contents(findings=findings()), "class 1 0.31 0.31 class 2 0.02 0.02"),
+    "rules": (contents(findings=findings()), "rule of cross-entropy: the largest logit plus 1 <b>"),
+    "two rules": (contents(2, findings=findings()), "aligned: the largest logit plus 0 <b>."),
 }
 
 
@@ -141,9 +132,9 @@ def test_size_is_bounded():
     assert len(rendered(contents(2, 20_000))) < 150_000
     assert len(rendered(VARIANTS["many"][0])) < 600_000
     names = [f"{'a long name ' * 20}{code}" for code in range(30)]
-    long = replace(contents(30, 3000), classes=names, findings=findings(30, columns=3000))
+    long = replace(contents(30, 3000), classes=names, findings=findings(columns=3000))
     assert len(rendered(long)) < 1_000_000
-    many = contents(400, 3000, findings=findings(400), tried=tried())
+    many = contents(400, 3000, findings=findings(), tried=tried())
     assert len(rendered(many)) < 1_000_000
 
 

@@ -68,7 +68,6 @@ def fit(
     validation: Path | None = opt.OldFile(None, help=VALIDATION, callback=table),
     test: Path | None = opt.OldFile(None, help=TEST, callback=table),
     baseline: bool = Option(True, metavar="", help=BASELINE),
-    verbose: bool = opt.Flag("--verbose", help="Show how each column was read."),
     **shared: Any,
 ) -> None:
     """Train the best model for the metric you report.

@@ -14,7 +14,14 @@ import evalign
 from evalign.cli import run
 from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
+from evalign.cli.outcome import (
+    contents,
+    importance,
+    predictions,
+    rule_in_words,
+    shown,
+    tried_models,
+)
 from evalign.cli.terminal import Terminal
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.estimators.candidates import BLEND, DEFAULT
@@ -28,7 +35,7 @@ from evalign.training.recipes import chosen_recipe
 # Seconds of a time limit that are reserved for the report, and the least for training.
 REPORT_TIME, LEAST_TIME = 3.0, 1.0
 # Options that a run does not name: those that do not change it, and those that stand for files.
-OTHERS = ("out", "verbose", "as_json", "quiet", "start", "reading", "data", "validation", "test")
+OTHERS = ("out", "as_json", "quiet", "start", "reading", "data", "validation", "test")
 
 
 def fit_table(spoken: Terminal, given: Namespace) -> None:
@@ -52,7 +59,7 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     dataset = load(given)
     labels = dataset.labels
     parts = split(dataset, given, inner=network)
-    dataset.introduce(spoken, verbose=given.verbose)
+    dataset.introduce(spoken)
 
     about = {"arguments": arguments, **_about(dataset, given.data.name, parts)}
     del dataset  # `parts` hold a copy of its rows
@@ -133,14 +140,11 @@ def _tested(
         write(table)
     warn_of_perfect(table, labels.names)
     columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
-    # Rules are told against the first of two classes, or the most frequent one.
-    against = int(np.argmax(about["rows_per_class"])) if len(labels.values) > 2 else 0
     details = {
         "candidates": tried,
         "findings": {
             "notes": notes,
-            "against": against,
-            "cuts": [cuts(model, labels, against) for model in models.values()],
+            "rules": [rule_in_words(model) for model in models.values()],
             "columns": columns,
             "rows": rows,
         },

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from rich.table import Table
-from scipy.special import expit, logit
 
 from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
@@ -157,22 +157,11 @@ def tried_models(
     return plain({"rows": rows, "gain": gain, "left_out": left_out})
 
 
-def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
-    """The probability from which each class is predicted, where all the rest is on `against`.
-
-    With gain G, class c beats j from p·(G[c, c] − G[c, j]) = (1 − p)·(G[a, j] − G[a, c]) on. None
-    if c is not predicted even at 1.
-    """
-    rule, own = model.rule_, np.arange(len(labels.values))
-    gain = rule.gain.cpu().numpy()
-    won = (np.diag(gain)[:, None] - gain).clip(0)
-    lost = (gain[against] - gain[against][:, None]).clip(0)
-    found = np.divide(lost, lost + won, out=np.zeros_like(lost), where=lost > 0).max(1)
-    if isinstance(model, AlignedEnsemble):  # before its rule corrects them, unlike a network's
-        offsets = np.zeros(len(own)) if rule.offsets is None else rule.offsets.cpu().numpy()
-        found = expit((logit(found) - offsets + offsets[against]) / rule.factor)
-    possible = (gain.argmax(1) == own) & (own != against)
-    return [float(cut) if ok else None for cut, ok in zip(found, possible, strict=True)]
+def rule_in_words(model: Model) -> str:
+    """The rule for the probabilities of `predict`, which for a network are the rule's own."""
+    rule = model.rule_
+    own = isinstance(model, AlignedEnsemble)
+    return str(rule if own else replace(rule, offsets=None, factor=1.0))
 
 
 def importance(

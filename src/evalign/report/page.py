@@ -10,7 +10,7 @@ from evalign.report import figures
 from evalign.report.contents import Contents, Scored
 from evalign.report.curves import BINS, SHOWN, precision_recall, reliability, shown_classes
 from evalign.report.figures import ChartLine
-from evalign.report.words import number, probability, rule_in_words, span
+from evalign.report.words import number, span
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,7 +41,7 @@ def environment(*packages: str) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = {"number": number, "span": span, "probability": probability, "counted": counted}
+    filters = {"number": number, "span": span, "counted": counted}
     found.filters |= filters | {"thousands": "{:,}".format, "mass": _mass}
     return found
 
@@ -59,13 +59,10 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
     # The rarest class comes first, unless its rows are too few for a curve.
     enough = [curve for curve in curves if curve["rows"] >= MIN_FOR_INTERVAL] or curves
     first = curves.index(min(enough, key=lambda curve: curve["actual"])) if curves else 0
-    two, rules, cuts, important = len(contents.classes) == 2, [], [], []
+    rules, important = [], []
     if findings is not None:
-        if two:
-            rules = [rule_in_words(contents, i) for i in range(len(contents.models))]
-        else:
-            cuts = list(zip(contents.classes, zip(*findings.cuts, strict=True), strict=True))
-            del cuts[findings.against]
+        labels = [model.label for model in contents.models]
+        rules = list(zip(labels, findings.rules, strict=True))
         important = [row for row in findings.columns if row["value"] > 0][:BARS]
     every = len(contents.classes)
     page = (
@@ -75,13 +72,11 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
             contents=contents,
             scores=scores,
             findings=findings,
-            two=two,
+            two=every == 2,
             shown=shown,
             names={method["key"]: method["name"] for method in methods},
             differences={each["against"]: each for each in scores["differences"]},
             rules=rules,
-            cuts=cuts[:LISTED],
-            model_names=[model.label for model in contents.models],
             scarce=list(scores["scarce"]["classes"].items())[:NAMED],
             few=MIN_FOR_INTERVAL,
             resamples=RESAMPLES,
