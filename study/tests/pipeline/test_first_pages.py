@@ -11,6 +11,7 @@ from evalign_study.goals import standings as goals
 from evalign_study.goals.table import GoalsTable
 from evalign_study.modelled import table as modelled
 from evalign_study.modelled.table import ModelsTable
+from evalign_study.pipeline.formats import Grid
 from evalign_study.suite.recipe import BESIDE, Outcome, RecipeTable, over_datasets
 from evalign_study.suite.standings import label
 from evalign_study.trainers.deciding import MODELS, PREDICT
@@ -104,6 +105,13 @@ def test_the_gain_of_models(committed, of_decisions):
     for name in FIRST:
         told = f"{boosting:.1f} points of F1 over histogram gradient boosting with our rule"
         assert f"{told}, {catboost:.1f} over CatBoost with our rule" in text(name)
+
+
+def test_autogluon(committed):
+    scores = next(part for part in modelled.beside(committed) if isinstance(part, Grid))
+    quick, medium, best = scores.rows[0][1:]
+    told = f"{medium} points (medium quality) and {best} (best) on {len(scores.rows) - 2} tables"
+    assert f"{told} where the three quick models have {quick}" in evidence("models")
 
 
 def test_bounds(committed):
