@@ -189,3 +189,14 @@ def test_labels():
 def test_labels_that_are_no_classes(cells, positive, words):
     with pytest.raises(InputError, match=words):
         labels(*cells, positive=positive)
+
+
+@pytest.mark.parametrize("late", ["red", "1.5", "", "true", str(2**63)])
+@pytest.mark.parametrize("early", ["7", "blue", "true"])
+def test_a_column_that_changes_late_is_read_as_a_whole(tmp_path, early, late):
+    """A large file is read part by part, and no part decides on a column."""
+    rows = pd.DataFrame({"a": [early] * 60_000 + [late] * 3, "b": 1.5})
+    path = tmp_path / "data.csv"
+    rows.to_csv(path, index=False)
+    whole = pd.read_csv(path, low_memory=False)
+    pd.testing.assert_frame_equal(TableFile(path).read(), whole)
