@@ -4,9 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from evalign.estimators import fitting, rows
+from evalign.estimators import fitting
 from evalign.estimators.network import Size, size_of_members
-from evalign.estimators.rows import FOLDS
 from tests.cli.commands import done, fit, table, written
 
 
@@ -16,7 +15,6 @@ def _small_networks():
     """Train few and small networks: the tests of the command line need no good ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "size_of_members", lambda *_: Size(2, 16))
-        patch.setattr(rows, "FOLDS", 2)
         yield
 
 
@@ -25,7 +23,6 @@ def networks_as_usual():
     """Train networks that are large enough to learn in a few epochs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "size_of_members", size_of_members)
-        patch.setattr(rows, "FOLDS", FOLDS)
         yield
 
 

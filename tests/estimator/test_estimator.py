@@ -393,6 +393,21 @@ def test_groups_that_take_a_class_with_them(monkeypatch):
         table.hold_out(0.2, 0, classes)
 
 
+def test_rows_of_weight_0_are_not_seen():
+    weight = np.where(np.arange(len(Y)) % 2, 1.0, 0.0)
+    broken = np.where(weight[:, None] > 0, X, 1e9)
+    clf = quick(network="linear", epochs=20).fit(broken, Y, weight, groups=np.arange(len(Y)))
+    assert clf.rule_.rows <= 0.25 * weight.sum()
+    assert clf.score(X, Y) > 0.5
+
+
+@pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+@pytest.mark.parametrize("y", [[0, 0, 0, 1], [0, 1], [0, 0, 1, 1, 2, 2]])
+def test_a_handful_of_rows(y):
+    clf = quick(network="linear", epochs=3).fit(X[: len(y)], y)
+    assert np.isfinite(clf.predict_proba(X)).all()
+
+
 def test_a_fit_that_is_stopped_changes_nothing():
     def stop(record):
         raise KeyboardInterrupt
@@ -486,6 +501,7 @@ WRONG = [
     ({"network": nn.Linear(4, 3)}, "Give a function that builds the module: every fit starts"),
     ({"network": lambda n, c: nn.Linear(n, 1)}, "give logits of shape (2, 3) for 2 rows and 3"),
     ({"validation_fraction": 1.0}, "validation_fraction of AlignedClassifier must lie between 0"),
+    ({"validation_fraction": None}, "validation_fraction of AlignedClassifier must lie between 0"),
     ({"epochs": 1.5}, "epochs of AlignedClassifier must be a whole number, at least 1, or None"),
     ({"batch_size": "64"}, "batch_size of AlignedClassifier must be a whole number, at least 1"),
     ({"learning_rate": 0}, "learning_rate of AlignedClassifier must be positive, or None. Got 0."),

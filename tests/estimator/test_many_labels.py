@@ -17,9 +17,9 @@ from torch import nn
 
 import evalign
 from evalign import AlignedClassifier, AlignedDecisionCV
-from evalign.estimators.members import Folds, Members, MembersAsRows
+from evalign.estimators.members import Members, MembersAsRows
 from evalign.estimators.network import Size
-from evalign.estimators.rows import SMALL_CLASS, LabelledRows
+from evalign.estimators.rows import LabelledRows
 from evalign.metrics import resolve
 from evalign.training import TrainingWarning
 from evalign.training.recipes import RECIPES, ingredients
@@ -146,8 +146,6 @@ def test_members_are_averaged_as_probabilities_of_labels(edges):
     mean = (net(x).double() + net.offsets).sigmoid().mean(1)
     found = (net.eval()(x).double() + net.offsets).sigmoid()
     torch.testing.assert_close(found, mean, rtol=0, atol=tolerances.FLOAT32_SUM)
-    each = [Folds([net, net], 4, 3, multilabel=True), net]
-    torch.testing.assert_close(*(one.eval()(x) for one in each), rtol=0, atol=1e-5)
 
 
 def test_members_count_as_rows():
@@ -161,22 +159,11 @@ def test_members_count_as_rows():
 
 @pytest.mark.parametrize("network", ["auto", "linear"])
 def test_a_network_by_its_name(network, tmp_path):
-    clf = quick(network=network, epochs=4).fit(X, Y)  # few rows of the rarest: folds
-    assert isinstance(clf.network_, Folds)
-    assert clf.rule_.rows == len(X)
+    clf = quick(network=network, epochs=4).fit(X, Y)
     assert clf.score(*NEW) > 0.45
     clf.save(tmp_path / "model")
     assert same(clf, AlignedClassifier.load(tmp_path / "model"))
     assert np.isfinite(clf.predict_proba(X)).all()
-
-
-def test_when_there_are_folds():
-    y = np.zeros((3 * SMALL_CLASS, 3), dtype=int)
-    y[::2, 0] = y[1:, 2] = 1  # all rows but one have the last
-    rows = LabelledRows(None, y, np.ones(len(y)))
-    assert rows.rarest == 1
-    assert LabelledRows(None, y[1:], np.ones(len(y) - 1)).rarest == (3 * SMALL_CLASS - 1) // 2
-    assert LabelledRows(None, 0 * y, np.ones(len(y))).rarest == len(y)
 
 
 # The rows held out
@@ -212,8 +199,6 @@ def test_groups_are_held_out_together():
     kept, held_out = rows.hold_out(0.2, 0, np.arange(3))
     assert not {*kept.X.ravel()} & {*held_out.X.ravel()}
     assert abs(len(held_out.y) / len(Y) - 0.2) < 0.05
-    fold = rows.folds(0)
-    assert all(len(np.unique(fold[groups == group])) == 1 for group in range(100))
 
 
 @pytest.mark.parametrize("recipe", ["aligned", "cross_entropy"])
@@ -351,7 +336,6 @@ def test_saved_and_pickled(fitted, tmp_path):
 def test_onnx_agrees(tmp_path):
     rows = X.astype(np.float32)
     clf = quick(network="linear", epochs=2).fit(rows, pd.DataFrame(Y, columns=LABELS))
-    assert isinstance(clf.network_, Folds)
     run = exported(clf, rows, tmp_path / "model.onnx")
     for some in (rows, rows[:1]):
         label, probability = run(some)

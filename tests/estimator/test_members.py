@@ -34,7 +34,7 @@ def rows(number=50):
 
 def classifier(**arguments):
     given = {"epochs": 2, "device": "cpu", "random_state": 0, "learning_rate": 0.02}
-    return AlignedClassifier(**(given | {"validation_fraction": 0.2} | arguments))
+    return AlignedClassifier(**(given | arguments))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -155,7 +155,7 @@ def test_it_is_trained_with_what_it_wants(monkeypatch):
 
     asked = []
     monkeypatch.setattr(fitting, "fit", lambda *a, settings, **rest: asked.append(settings) or [])
-    fixed = {"device": "cpu", "decision": "argmax", "validation_fraction": 0.2}
+    fixed = {"device": "cpu", "decision": "argmax"}
     for network in ("auto", "mlp", "linear", nn.Linear):
         AlignedClassifier(network=network, **fixed).fit(X, Y)
     given = {"learning_rate": 0.5, "weight_decay": 0.0, "batch_size": 7, "epochs": 3}
@@ -202,4 +202,4 @@ def test_weights_of_other_sizes_are_refused(fitted, tmp_path, name, value):
 def test_sizes():
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     assert size_of_members(cuda) == Size(32, 512)
-    assert [size_of_members(cpu, folds).members for folds in (0, 5)] == [8, 2]
+    assert size_of_members(cpu) == Size(8, 256)

@@ -13,9 +13,9 @@ from evalign.estimators.rows import OWNER
 from evalign.training.recipes import RECIPES
 
 TINY = np.nextafter(0, 1)
-# Of each number that may be None: its type, what is allowed from and below, and this in words.
+# Of each number: its type, what is allowed from and below, and this in words.
 NUMBERS = {
-    "validation_fraction": (Real, TINY, 1, "lie between 0 and 1, or be None"),
+    "validation_fraction": (Real, TINY, 1, "lie between 0 and 1"),
     "epochs": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
     "batch_size": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
     "learning_rate": (Real, TINY, math.inf, "be positive, or None"),
@@ -35,7 +35,8 @@ def check_arguments(arguments: dict[str, Any]) -> None:
     for name, (kind, least, end, allowed) in NUMBERS.items():
         value = arguments[name]
         number = isinstance(value, kind) and not isinstance(value, bool)
-        check(name, value is None or (number and least <= value < end), allowed)
+        none = value is None and "None" in allowed
+        check(name, none or (number and least <= value < end), allowed)
     recipe, network = arguments["recipe"], arguments["network"]
     known = ", ".join(f'"{each}"' for each in RECIPES)
     check("recipe", recipe is None or recipe in RECIPES, f"be one of {known}")

@@ -19,15 +19,7 @@ from evalign.estimators.fitting import train
 from evalign.estimators.module import RowsToLabels
 from evalign.estimators.network import BLOCK, blockwise, chosen, find_device, saved_network
 from evalign.estimators.out_of_fold import OutOfFoldScores
-from evalign.estimators.rows import (
-    HELD_OUT,
-    OWNER,
-    SMALL_CLASS,
-    dense,
-    network_input,
-    read_rows,
-    read_validation,
-)
+from evalign.estimators.rows import OWNER, dense, network_input, read_rows, read_validation
 from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.estimators.spine import Aligned, register
 from evalign.tables.features import Features, read
@@ -56,8 +48,7 @@ class AlignedClassifier(Aligned):
             meets it; it is an error if no rule does.
         confidence: probability that the constraint holds on new data, such as 0.95, see
             `fit_decision`.
-        validation_fraction: the share of held-out rows, stratified by class. None for 0.2, or for
-            five folds if a named network has a class of fewer than 100 rows, see `fit`.
+        validation_fraction: the share of held-out rows, stratified by class.
         epochs: passes over the data, at most. None, here and in the next four, is the network's
             default.
         batch_size: rows per step, at most.
@@ -106,7 +97,7 @@ class AlignedClassifier(Aligned):
         decision: str = "tuned",
         constraint: str | None = None,
         confidence: float | None = None,
-        validation_fraction: float | None = None,
+        validation_fraction: float = 0.2,
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -152,10 +143,9 @@ class AlignedClassifier(Aligned):
     ) -> Self:
         """Train, choose the best epoch and fit the decision rule.
 
-        If the rarest class has few rows, a fifth of them is too few to validate on (see
-        `validation_fraction`). Five networks are then trained side by side, each without a fifth of
-        the rows. The best epoch and the rule are chosen on all rows, each scored by the network
-        that has not seen it, and `predict` takes the mean of the networks.
+        A fifth of a class of few rows is too little to choose a rule on. An `AlignedEnsemble` with
+        `candidates=["network"]` trains a network for each of five folds, and its rule is of all
+        rows.
 
         Args:
             X: a frame of pandas or polars, an array, or a sparse matrix (made dense as a whole).
@@ -182,23 +172,17 @@ class AlignedClassifier(Aligned):
         given = (X, y, sample_weight, groups, constraint_groups)
         rows, targets, features = read_rows(OWNER, self, metric, *given)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        small = isinstance(self.network, str) and self.validation_fraction is None
-        small = small and validation_data is None and rows.rarest < SMALL_CLASS
-        fold = rows.folds(seed) if small else None
         if validation_data is not None:
             training, validation = rows, read_validation(self, validation_data, features, targets)
-        elif fold is not None:
-            training = validation = rows
         else:
-            fraction = self.validation_fraction or HELD_OUT
-            training, validation = rows.hold_out(fraction, seed, targets.ordered)
+            held_out = self.validation_fraction, seed, targets.ordered
+            training, validation = rows.hold_out(*held_out)
         settings = self._settings(targets)
         settings.check(OWNER, validation.constraint_groups)  # before training
         network, scaler, history, logits, offsets = train(
             arguments,
             training,
             validation,
-            fold,
             metric=metric,
             classes=len(targets.classes),
             features=features,

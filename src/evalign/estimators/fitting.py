@@ -4,11 +4,10 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
-from evalign.estimators.members import Folds, Members, MembersAsRows
+from evalign.estimators.members import Members, MembersAsRows
 from evalign.estimators.network import (
     blockwise,
     build,
@@ -40,7 +39,6 @@ def train(
     arguments: dict[str, Any],
     training: LabelledRows,
     validation: LabelledRows,
-    fold: np.ndarray | None,
     *,
     metric: Metric,
     classes: int,
@@ -50,9 +48,7 @@ def train(
 ) -> TrainedNetwork:
     """Train, and choose the best epoch on the validation rows.
 
-    `arguments` are those of `AlignedClassifier`, checked. `fold` is the fold of each row if
-    training and validation rows are the same; a row is then validated by the networks that were not
-    trained on its fold.
+    `arguments` are those of `AlignedClassifier`, checked.
     """
     # Equal weights are left out, because the loop is faster without weights.
     equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
@@ -61,29 +57,23 @@ def train(
     X, kind = dense(training.X), arguments["network"]
     auto = kind == "auto"
     scaler = QuantileNormal(X, features.width - features.numbers) if auto else Standardizer(X)
-    folds = 0 if fold is None else int(fold.max()) + 1
     network = build(
         kind,
         scaler,
         classes,
-        size=size_of_members(device, folds),
-        folds=folds,
+        size=size_of_members(device),
         dropout=chosen(arguments).dropout,
         seed=seed,
         multilabel=multilabel,
     )
     network.to(device).eval()
     rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
-    if fold is not None:
-        number = torch.from_numpy(fold).to(rows[0]).unsqueeze(1)
-        rows = held_out = (torch.cat([rows[0], number], 1), *rows[1:])
     check_logits(network, held_out[0], classes)
     name = chosen_recipe(arguments["recipe"], arguments["constraint"])
     task = "multilabel" if multilabel else "multiclass"
     loss, annealing = ingredients(name, metric, task, arguments["patience"])
     how = chosen(arguments, len(rows[0]), device)
-    several = isinstance(network, Members | Folds)
-    parts = [part for part in network.modules() if isinstance(part, Members)]
+    several = isinstance(network, Members)
     with narrated(arguments["verbose"]) as tell:
 
         def on_epoch(record: dict[str, Any]) -> None:
@@ -109,7 +99,7 @@ def train(
             ),
             sample_weight=rows[2] if len(rows) > 2 else None,
             annealing=annealing,
-            undecayed=[weight for part in parts for weight in part.undecayed],
+            undecayed=network.undecayed if several else (),
             on_epoch=on_epoch,
             checkpoint=checkpoint,
             resume=True,

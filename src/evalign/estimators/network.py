@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
-from evalign.estimators.members import Folds, Members
-from evalign.estimators.rows import FOLDS, OWNER
+from evalign.estimators.members import Members
+from evalign.estimators.rows import OWNER
 from evalign.estimators.scaling import QuantileNormal, Standardizer
 from evalign.store.files import StoreError
 from evalign.training.settings import usual_batch_size
@@ -20,7 +20,6 @@ BLOCK = 512
 CPU = torch.device("cpu")
 NAMES = ("auto", "mlp", "linear")
 BATCHES = {2_800: 32, 4_500: 64, 6_400: 128, 32_000: 256}  # of members, below these rows
-FOLD = "networks."  # before the name of a weight of a fold's network
 
 
 class Size(NamedTuple):
@@ -63,13 +62,9 @@ def chosen(arguments: dict[str, Any], rows: int = 1, device: torch.device = CPU)
     return wanted(arguments["network"], rows, device)._replace(**given)
 
 
-def size_of_members(device: torch.device, folds: int = 0) -> Size:
-    """The size of a network of members: a CPU has no time for its authors' 32 and 512.
-
-    Five folds have a quarter of the members each, so that they do not take five times as long.
-    """
-    size = Size(8, 256) if device.type == "cpu" else Size(32, 512)
-    return size._replace(members=size.members // 4) if folds else size
+def size_of_members(device: torch.device) -> Size:
+    """The size of a network of members: a CPU has no time for its authors' 32 and 512."""
+    return Size(8, 256) if device.type == "cpu" else Size(32, 512)
 
 
 def mlp(
@@ -100,31 +95,24 @@ def build(
     n_classes: int,
     *,
     size: Size,
-    folds: int,
     dropout: float,
     seed: int,
     multilabel: bool,
 ) -> nn.Module:
     """A new network for the scaler's output, with weights drawn from the seed.
 
-    With folds, there is one network per fold (`Folds`). If multilabel, each label has a logit.
+    If multilabel, each label has a logit.
     """
-    labels = {"multilabel": multilabel}
-
-    def one() -> nn.Module:
-        if isinstance(scaler, QuantileNormal):
-            return Members(scaler.edges, n_classes, **size._asdict(), dropout=dropout, **labels)
-        network = plain(kind, scaler.n_features, n_classes, dropout)
-        if not isinstance(network, nn.Module):
-            got = type(network).__name__
-            raise TypeError(complaint(OWNER, "network", "return a Module", got))
-        return network
-
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
-        if not folds:
-            return one()
-        return Folds([one() for _ in range(folds)], scaler.n_features, n_classes, **labels)
+        if isinstance(scaler, QuantileNormal):
+            how = {**size._asdict(), "dropout": dropout, "multilabel": multilabel}
+            return Members(scaler.edges, n_classes, **how)
+        network = plain(kind, scaler.n_features, n_classes, dropout)
+    if not isinstance(network, nn.Module):
+        got = type(network).__name__
+        raise TypeError(complaint(OWNER, "network", "return a Module", got))
+    return network
 
 
 def plain(kind: str | Factory, n_features: int, n_classes: int, dropout: float) -> nn.Module:
@@ -158,14 +146,12 @@ def saved_network(
     wanted = QuantileNormal if kind == "auto" else Standardizer
     ok, got = type(scaler) is wanted and scaler.n_features == n_features, type(scaler).__name__
     require(ok, "state", "scaler", f"be a {wanted.__name__} of {n_features} columns", got)
-    folds = len({name.split(".")[1] for name in weights if name.startswith(FOLD)})
-    shapes = {name.removeprefix(f"{FOLD}0."): tuple(w.shape) for name, w in weights.items()}
+    shapes = {name: tuple(w.shape) for name, w in weights.items()}
     size = Size(*shapes["head.weight"][:2]) if kind == "auto" else Size(0, 0)
     hidden = [shapes.get("backbone.blocks.1.0.weight"), shapes.get("backbone.blocks.0.0.r", ())[:1]]
     ok = kind != "auto" or hidden == [(size.width, size.width), (size.members,)]
-    ok = ok and folds <= FOLDS
-    require(ok, "state", "network", "be of one size, for each fold", "weights of other sizes")
-    network = build(kind, scaler, n_classes, size=size, folds=folds, **how)
+    require(ok, "state", "network", "be of one size", "weights of other sizes")
+    network = build(kind, scaler, n_classes, size=size, **how)
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:

@@ -17,13 +17,10 @@ from evalign.tables.features import Features, read
 from evalign.tables.values import TypedTable
 from evalign.tables.warnings import warn_of_few
 from evalign.training import TrainingWarning, holdout_split
-from evalign.training.split import strata, stratified_folds
+from evalign.training.split import strata
 
 OWNER = "AlignedClassifier"
 Scaler = Callable[[Tensor], Tensor]
-HELD_OUT = 0.2
-# A fifth of a class with fewer rows is too little to validate on: the rows are split into folds.
-SMALL_CLASS, FOLDS = 100, 5
 OUTLIER = 1e6  # standard deviations; larger values would overflow float32
 
 
@@ -62,25 +59,6 @@ class LabelledRows(NamedTuple):
         if unit is not None:
             parts.append(torch.from_numpy(self.weight / unit).float())
         return tuple(part.to(device) for part in parts)
-
-    @property
-    def rarest(self) -> int:
-        """The number of rows of the rarest class; if multilabel, of the rarest label or absence.
-
-        A label that all rows have, or none, does not count.
-        """
-        if self.y.ndim == 1:
-            return int(np.unique(self.y, return_counts=True)[1].min())
-        some = np.minimum(self.y.sum(0), (1 - self.y).sum(0))
-        return int(some[some > 0].min(initial=len(self.y)))
-
-    def folds(self, seed: int) -> np.ndarray | None:
-        """The fold of each row, or None if there are too few rows for two folds."""
-        parts = stratified_folds(strata(self.y), FOLDS, groups=self.groups, seed=seed)
-        fold = np.zeros(len(self.y), dtype=np.int64)
-        for i, (_, held_out) in enumerate(parts):
-            fold[held_out] = i
-        return fold if parts else None
 
     def hold_out(
         self, fraction: float, seed: int, classes: np.ndarray
