@@ -140,7 +140,11 @@ def exact_backward(
         >>> model.weight.grad.shape
         torch.Size([3, 4])
     """
-    _check_microbatches(microbatches)
+    parts: Any = microbatches if isinstance(microbatches, list | tuple) else [None]
+    if not all(isinstance(part, list | tuple) and len(part) in (2, 3) for part in parts):
+        allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
+        got = type(microbatches).__name__
+        raise TypeError(complaint("exact_backward", "microbatches", allowed, got))
     if not isinstance(model, nn.Module):
         allowed, got = "be a torch.nn.Module, from x to logits", type(model).__name__
         cure = "Around other calls write the two passes out, with ExactAccumulation."
@@ -174,14 +178,3 @@ def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
             "layers in eval mode, or use GroupNorm or LayerNorm."
         )
         warnings.warn(text, UserWarning, stacklevel=3)
-
-
-def _check_microbatches(microbatches: Any) -> None:
-    wrong = None if isinstance(microbatches, list | tuple) else type(microbatches).__name__
-    for part in [] if wrong else microbatches:
-        parts = len(part) if isinstance(part, tuple | list) else 0
-        if parts not in (2, 3) or not isinstance(part[1], Tensor):
-            wrong = f"a {type(part).__name__} of {parts}"
-    if wrong:
-        allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
-        raise TypeError(complaint("exact_backward", "microbatches", allowed, wrong))

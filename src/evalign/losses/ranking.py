@@ -14,7 +14,7 @@ from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses import curves
-from evalign.losses.base import Loss, RowSettings, RunningLoss, register_temperature, zero_if_empty
+from evalign.losses.base import Loss, RowSettings, RunningLoss, SteppedLoss, zero_if_empty
 
 MOST_THRESHOLDS = 100_000  # a step of 0.0002 in asinh(z)
 
@@ -36,7 +36,8 @@ class CurveLoss(RunningLoss):
         """The score of each class."""
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        return (self.curve(batch),)
+        two = batch.task == "multiclass" and batch.num_classes == 2  # one curve, of class 1
+        return (self.curve(batch.as_binary(type(self).__name__) if two else batch),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         (batch,) = self.of_all_ranks(sums)
@@ -45,7 +46,7 @@ class CurveLoss(RunningLoss):
         return zero_if_empty(1 - score, batch.total.sum())
 
 
-class AUROCLoss(CurveLoss):
+class AUROCLoss(CurveLoss, SteppedLoss):
     """1 − area under the soft ROC curve (BtG): soft TPR over soft FPR at the given thresholds.
 
     The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. Several classes
@@ -60,7 +61,6 @@ class AUROCLoss(CurveLoss):
         rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
-    temperature: Tensor
     thresholds: Tensor
 
     def __init__(
@@ -74,16 +74,10 @@ class AUROCLoss(CurveLoss):
         **rows: Unpack[RowSettings],
     ) -> None:
         super().__init__(momentum, ranks, **rows)
-        register_temperature(self, temperature, heaviside)
-        self.heaviside: membership.Heaviside = heaviside
+        self.set_step(heaviside, temperature)
         ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
         ascending_fpr = ascending_fpr.sort(descending=True).values
         self.register_buffer("thresholds", ascending_fpr, persistent=False)
-
-    def set_temperature(self, temperature: float) -> None:
-        """Change the sharpness in place, so that compiled graphs follow."""
-        check_temperature(type(self).__name__, temperature)
-        self.temperature.fill_(temperature)
 
     def curve(self, batch: Batch) -> Confusion:
         check_temperature("AUROCLoss", self.temperature)

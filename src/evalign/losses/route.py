@@ -41,8 +41,8 @@ def route(
     here = logits.device.type in DEVICES and target.device == logits.device
     learned = loss.temperature.requires_grad or (weight is not None and weight.requires_grad)
     # One image at a time pays if it is large.
-    large = rows.task != "multilabel" and rows.shape[1:].numel() >= LARGE
-    fits = large or not loss.per_image
+    large = not loss.per_image or rows.shape[1:].numel() >= LARGE
+    fits = large and not (loss.per_image and rows.task == "multilabel")
     # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
     fits &= logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
     fits &= not logits.is_cuda or rows.task == "binary" or logits.shape[1] <= LONGEST
@@ -71,13 +71,9 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
     return rows.target.dtype in _INTEGERS | _FLOATS
 
 
-def whole_loss(loss: "MetricLoss", rows: GivenRows, cross: Tensor | None) -> Tensor:
+class WholeLoss(torch.autograd.Function):
     """The loss by kernels of a GPU; `cross` is that of `kernels.fused.sums`."""
-    value: Any = _WholeLoss.apply(rows.logits, rows, cross, loss, loss.learns())
-    return value
 
-
-class _WholeLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
