@@ -48,8 +48,13 @@ def command(data, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def fitted(command):
-    """Make a run folder. Tests that change it copy it first."""
+def said(command):
+    """What the command says."""
     with networks_as_usual():
-        done(*command)
+        return done(*command)
+
+
+@pytest.fixture(scope="session")
+def fitted(command, said):
+    """Make a run folder. Tests that change it copy it first."""
     return command[command.index("--out") + 1]

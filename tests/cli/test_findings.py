@@ -1,18 +1,18 @@
 """What a report tells beyond the scores: warnings, rules in words, columns that matter."""
 
 import json
+import re
 import shutil
 import warnings
-from types import SimpleNamespace
+from copy import copy
 
 import numpy as np
 import pytest
-import torch
 from sklearn.inspection import permutation_importance
 
-from evalign import AlignedClassifier, AlignedEnsemble, DecisionRule
+from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli.dataset import LabelledFrame
-from evalign.cli.outcome import cuts, importance
+from evalign.cli.outcome import importance, rule_in_words
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning
 from evalign.tables.labels import Labels
@@ -48,59 +48,28 @@ def models():
     return made
 
 
-def test_the_rule_of_two_classes(models):
-    ensemble, network = models[2]
-    assert cuts(ensemble, LABELS[2], 0) == [None, pytest.approx(ensemble.rule_.threshold, abs=1e-9)]
-    # Of the network's probabilities, which the rule has mended.
-    gain = network.rule_.gain.numpy()
-    lost, won = gain[0, 0] - gain[0, 1], gain[1, 1] - gain[1, 0]
-    assert cuts(network, LABELS[2], 0) == [None, pytest.approx(lost / (lost + won), abs=1e-9)]
-
-
-def decided(model, rows):
-    """Codes by a rule, which corrects the probabilities of an ensemble alone."""
-    if isinstance(model, AlignedEnsemble):
-        return model.rule_(probabilities=rows)
-    return model.rule_.labels_of(torch.from_numpy(rows)).numpy()
-
-
-def test_the_rule_of_three_classes(models):
-    """Against all probabilities of a grid."""
-    grid = np.linspace(0, 1, 1001)
-    for model in models[3]:
-        found = cuts(model, LABELS[3], 1)
-        assert found[1] is None
-        for code in (0, 2):
-            rows = np.zeros((1001, 3))
-            rows[:, code], rows[:, 1] = grid, 1 - grid
-            given = decided(model, rows) == code
-            assert grid[given].min() == pytest.approx(found[code], abs=0.001)
-            assert (np.diff(given.astype(int)) >= 0).all()
-
-
-@pytest.mark.parametrize(
-    ("gain", "cut"), [([[1, 0], [1, 0]], None), ([[0, 1], [0, 1]], 0.0), ([[3, 0], [0, 1]], 0.75)]
-)
-def test_a_class_that_is_never_or_always_predicted(gain, cut):
-    rule = DecisionRule(torch.tensor(gain, dtype=torch.float64), "tuned", "labels")
-    assert cuts(SimpleNamespace(rule_=rule), LABELS[2], 0) == [None, cut]
-
-
-def test_the_positive_class_need_not_be_the_last_in_order():
-    """Of classes 1 and 0, of which 0 is positive, rows from the cut on are predicted 0."""
-    rows = rows_of(two(240))
-    network = AlignedClassifier("f1", pos_label=0, network="linear", epochs=3, random_state=0)
-    network.fit(rows.X, rows.y)
-    (cut,) = cuts(network, Labels("label", (1, 0)), 0)[1:]
-    positive = network.predict_proba(rows.X)[:, 0]
-    np.testing.assert_array_equal(network.predict(rows.X) == 0, positive > cut)
+def test_the_rule_is_told_for_the_probabilities_of_the_model(models):
+    """An ensemble's are those before its rule corrects them, a network's those after."""
+    X = rows_of(table(300, seed=7)).X
+    for model in models[2]:
+        positive, given = model.predict_proba(X)[:, 1], model.predict(X)
+        low, high = positive[given == 0].max(), positive[given == 1].min()
+        told = rule_in_words(model)
+        assert told.startswith("1 from a probability of ")
+        assert low - 0.005 <= float(told.split()[-2]) <= high + 0.005
+    ensemble, network = models[3]
+    assert rule_in_words(ensemble) == str(ensemble.rule_)
+    added = re.findall("[+-].*", rule_in_words(network))
+    logits = np.log(network.predict_proba(X)) + np.array(added, float)
+    assert (logits.argmax(1) == network.predict(X)).mean() > 0.9  # exact for two classes
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_columns_that_matter_are_scikit_learns(models, weighted):
     frame = table(300, seed=7)
     weight = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
-    rows, model = rows_of(frame, weight), models[3][0]
+    rows, model = rows_of(frame, weight), copy(models[3][0])
+    model.models_ = {name: found[:1] for name, found in model.models_.items()}  # of one fold
     found = {row["column"]: row for row in importance(model, LABELS[3], rows, 0)[0]}
     expected = permutation_importance(
         model, rows.X, rows.y, sample_weight=weight, n_repeats=8, random_state=0
@@ -146,9 +115,7 @@ def test_what_the_run_holds(fitted):
     found = FinishedRun(fitted).read("details.json")["findings"]
     assert {row["column"] for row in found["columns"]} == {"age", "income", "colour", "member"}
     assert found["rows"] == 48
-    assert [len(row) for row in found["cuts"]] == [3, 3]
-    counts = FinishedRun(fitted).about["rows_per_class"]
-    assert found["against"] == np.argmax(counts)
+    assert [rule.count("\n") for rule in found["rules"]] == [3, 3]
     page = (fitted / "report.html").read_text(encoding="utf-8")
     assert "Column importance" in page
     assert len(page) < 10**6
@@ -158,8 +125,7 @@ def test_what_the_run_holds(fitted):
     "change",
     [
         {"notes": [3]},
-        {"cuts": [[0.5, None]] * 2},
-        {"against": 3},
+        {"rules": ["one"]},
         {"more": 1},
     ],
 )

@@ -59,25 +59,10 @@ def test_it_learns(fitted):
     assert methods["aligned"]["low"] < methods["aligned"]["value"] < methods["aligned"]["high"]
 
 
-def test_the_same_command_again(fitted, command):
+@pytest.mark.parametrize("more", [[], ["--metric", "accuracy"]])
+def test_a_folder_that_is_there_stays_untouched(fitted, command, more):
     before = files(fitted)
-    again = done(*command, "--json")
-    assert "is complete" in again.err
-    assert json.loads(again.out)["metric"] == "f1_macro"
-    assert files(fitted) == before
-
-
-@pytest.mark.parametrize(
-    ("more", "what"),
-    [
-        (["--metric", "accuracy"], "--metric"),
-        (["--seed", 1, "--drop", "age"], "--seed, --drop"),
-    ],
-)
-def test_another_command(fitted, command, more, what):
-    before = files(fitted)
-    text = refused(*command, *more)
-    assert f"belongs to a command with another {what}. Choose another --out, or delete it." in text
+    assert "run exists. Choose another --out, or delete it." in refused(*command, *more)
     assert files(fitted) == before
 
 
@@ -109,13 +94,12 @@ def test_quiet(data, tmp_path):
     assert invoke(*fit(data, tmp_path / "run", "--quiet", "--no-baseline")) == (0, "", "")
 
 
-def test_what_it_says(fitted, command):
+def test_what_it_says(fitted, said):
     """The table and the verdict are those of metrics.json."""
-    result = done(*command)
     saved = json.loads((fitted / "metrics.json").read_text())
-    assert saved["answer"]["sentence"] in result.out
-    assert "cross-entropy with argmax" in " ".join(result.out.split())
-    assert f"{saved['methods'][0]['value']:.3f}" in result.out
+    assert saved["answer"]["sentence"] in said.out
+    assert "cross-entropy with argmax" in " ".join(said.out.split())
+    assert f"{saved['methods'][0]['value']:.3f}" in said.out
 
 
 def test_two_classes(tmp_path):
@@ -149,7 +133,7 @@ def test_a_constraint(tmp_path, model):
     data = written(tmp_path / "data.csv", frame)
     given = ["--metric", "precision", "--positive", "high", "--no-baseline", "--confidence", "0.8"]
     more = [*given, "--constraint", "recall[low] >= 0.5, recall >= 0.6"]
-    result = done(*fit(data, tmp_path / "run", *more, decision="tuned", model=model))
+    said = done(*fit(data, tmp_path / "run", *more, decision="tuned", model=model))
     saved = json.loads((tmp_path / "run/metrics.json").read_text())["constraints"]
     assert [row["constraint"] for row in saved] == ["recall[low] >= 0.5", "recall >= 0.6"]
     tested = pd.read_parquet(tmp_path / "run/test_predictions.parquet")
@@ -159,7 +143,7 @@ def test_a_constraint(tmp_path, model):
         assert row["test"] == pytest.approx(recall)
         assert row["held_out"] >= bound - 1e-9
         assert row["met"] == (recall >= bound)
-        assert f"{row['constraint']}: {row['verdict']}." in " ".join(result.out.split())
+        assert f"{row['constraint']}: {row['verdict']}." in " ".join(said.out.split())
     page = (tmp_path / "run/report.html").read_text()
     assert "Constraint" in page
     assert saved[0]["verdict"] in page

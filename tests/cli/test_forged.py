@@ -11,7 +11,7 @@ import pytest
 
 from evalign.cli import predict
 from evalign.cli import run as runs
-from tests.cli.commands import fit, invoke, refused, sign
+from tests.cli.commands import fit, refused, sign
 
 
 @pytest.fixture
@@ -61,13 +61,6 @@ def test_other_columns_or_classes_than_the_model_has(run, data, tmp_path):
     assert "its classes or columns are not those of run.json" in refused(*predict)
     sign(run, columns=columns, classes=["high", "low"], rows_per_class=[1, 1])
     assert "its classes or columns are not those of run.json" in refused(*predict)
-
-
-def test_other_metrics(run, data, command):
-    (run / "metrics.json").write_text("{}")
-    sign(run)
-    again = [run if part == command[command.index("--out") + 1] else part for part in command]
-    assert "cannot be opened: metrics.json: " in invoke(*again).err
 
 
 def test_predictions_that_are_larger_in_memory(run, monkeypatch):

@@ -120,7 +120,7 @@ def test_every_figure_is_drawn_and_nothing_is_cut_or_collides(show, classes, wid
     column = {"name": "how_long_it_took", "kind": "category", "gaps": 12_345, "values": 678_901}
     column["examples"] = ["a day and a night", "x" * 40, "3"]
     made = contents(classes, 400 if classes < 10 else 2000, tried=tried(), columns=[column] * 3)
-    browser = show(replace(made, findings=findings(classes)), width=width)
+    browser = show(replace(made, findings=findings()), width=width)
     browser.find_element(By.TAG_NAME, "summary").click()
     check_layout(browser, width, FIGURES | {"columns"})
 
@@ -130,7 +130,7 @@ def test_long_names_and_large_numbers(show, width):
     made = contents(5, 800, weight=np.linspace(900, 9000, 800), groups=np.arange(800) // 4)
     names = ["WWWWMMMM" * 9, "the longest of all names, with a comma", "名前" * 20, "a", "1e-10"]
     rows = [{"column": "W" * 300, "value": 1234.5, "low": -1.0, "high": 2345.6}]
-    found = replace(findings(5), columns=rows, notes=["m" * 300])
+    found = replace(findings(), columns=rows, notes=["m" * 300])
     metric = "expected_cost" + str((5e4 * (1 - np.eye(5))).tolist())
     cards = {"Run": {"key" * 10: "value" * 100}}
     made = replace(made, classes=names, findings=found, metric=metric, cards=cards)

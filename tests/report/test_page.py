@@ -55,18 +55,12 @@ def page(made):
 
 RNG = np.random.default_rng(0)
 WEIGHTED = contents(metric=COST, weight=RNG.random(400), groups=RNG.integers(20, size=400))
-DIVERGED = [record | {"loss": float("nan"), "best": False} for record in contents().aligned.history]
 USELESS = [{"column": "x", "value": 0.0, "low": -1, "high": 1}]
 
 
 def changed(made, **changes):
     """Change the aligned model, which is then the only one."""
     return replace(made, aligned=replace(made.aligned, **changes), baseline=None)
-
-
-def cut(value):
-    found = replace(findings(2, models=1), cuts=[[None, value]])
-    return contents(2, baseline=False, findings=found)
 
 
 VARIANTS = {
@@ -77,7 +71,6 @@ VARIANTS = {
     "weighted": (WEIGHTED, "400 weighted test rows"),
     "cost": (WEIGHTED, f"Lower is better: {COST}."),
     "groups": (WEIGHTED, "resamples of 20 groups of test rows"),
-    "diverged": (changed(contents(), history=DIVERGED), "Loss of aligned"),
     "one answer": (changed(contents(), probabilities=np.full((400, 3), 1 / 3)), "Calibration"),
     "absent class": (contents(4, y=np.arange(400) % 3), "class 3 (0)"),
     "absent positive": (contents(2, y=np.zeros(400, int)), "No row is of class class 1."),
@@ -86,14 +79,10 @@ VARIANTS = {
     "one tried": (contents(tried=replace(tried(), rows=tried().rows[:1])), "fitted without it. "),
     "useless": (contents(findings=replace(findings(), columns=USELESS)), "Shuffling any one"),
     "unknown": (contents(findings=replace(findings(), columns=[])), "Not computed: it would"),
-    "rule": (cut(0.31), "aligned: class 1 if its probability is at least 0.31, otherwise class 0."),
-    "small": (cut(0.0123), "at least 0.0123,"),
-    "large": (cut(0.99876), "at least 0.9988,"),
-    "never": (cut(None), "Decision rule of aligned: always class 0."),
-    "always": (cut(0.0), "Decision rule of aligned: always class 1."),
     # A name as `os.listdir` gives it if it is not UTF-8.
     "not unicode": (replace(contents(2), classes=["tea", "caf\udce9"]), "class caf\\udce9"),
-    "rules": (contents(findings=findings()), "class 1 0.31 0.31 class 2 0.02 0.02"),
+    "rules": (contents(findings=findings()), "rule of cross-entropy: the largest logit plus 1 <b>"),
+    "two rules": (contents(2, findings=findings()), "aligned: the largest logit plus 0 <b>."),
 }
 
 
@@ -127,15 +116,15 @@ def test_figures():
     """Nothing is drawn that would say nothing or the same twice."""
     made = contents()
     assert page(made).plots.keys() == FIGURES
-    alone = FIGURES - {"matrix-cross_entropy", "loss-cross_entropy"}
+    alone = FIGURES - {"matrix-cross_entropy"}
     assert page(replace(made, baseline=None)).plots.keys() == alone
     same = page(replace(made, baseline=replace(made.aligned, name="cross_entropy")))
     assert "cross-entropy gives the same labels as aligned." in same.text
     assert same.plots.keys() == alone
     assert len(same.data["curves"][0]["models"]) == 1
     argmax = made.aligned.probabilities.argmax(1)
-    untrained = page(changed(made, history=[], predicted=argmax))
-    assert untrained.plots.keys() == {"matrix-aligned", "precision-recall", "reliability"}
+    same = page(changed(made, predicted=argmax))
+    assert same.plots.keys() == {"matrix-aligned", "precision-recall", "reliability"}
 
 
 def test_size_is_bounded():
@@ -143,9 +132,9 @@ def test_size_is_bounded():
     assert len(rendered(contents(2, 20_000))) < 150_000
     assert len(rendered(VARIANTS["many"][0])) < 600_000
     names = [f"{'a long name ' * 20}{code}" for code in range(30)]
-    long = replace(contents(30, 3000), classes=names, findings=findings(30, columns=3000))
+    long = replace(contents(30, 3000), classes=names, findings=findings(columns=3000))
     assert len(rendered(long)) < 1_000_000
-    many = contents(400, 3000, findings=findings(400), tried=tried())
+    many = contents(400, 3000, findings=findings(), tried=tried())
     assert len(rendered(many)) < 1_000_000
 
 

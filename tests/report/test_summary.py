@@ -130,9 +130,9 @@ MANY = {"column": "x", "value": float("inf"), "low": 0, "high": 0}
     [
         (contents(), {"y": np.full(400, 3)}, "y of Contents must hold codes of the 3 classes."),
         (contents(), {"weight": np.ones(7)}, "weight of Contents must have shape (400,). Got (7,)"),
-        (contents(), {"findings": findings(4)}, "cuts of Contents must hold 3 classes for each"),
+        (contents(), {"findings": findings(4)}, "rules of Contents must be of 2 models. Got 4."),
         (findings(), {"notes": [3]}, "notes of ModelFindings must hold texts."),
-        (findings(), {"cuts": [[1.5]]}, "cuts of ModelFindings must hold probabilities or None."),
+        (findings(), {"rules": [None]}, "rules of ModelFindings must hold texts."),
         (findings(), {"rows": 0.5}, "rows of ModelFindings must be a number of rows."),
         (findings(), {"columns": [MANY]}, "columns of ModelFindings must hold names and numbers."),
         (tried(), {"rows": []}, "rows of TriedModels must hold names and numbers."),

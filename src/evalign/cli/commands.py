@@ -12,7 +12,7 @@ from typer import Option
 
 from evalign.cli import options as opt
 from evalign.cli.errors import UsageError
-from evalign.cli.files import check_suffix, table, writable
+from evalign.cli.files import check_suffix, new_folder, table, writable
 from evalign.cli.options import goal, output, reading, roles, sharing
 
 
@@ -57,7 +57,7 @@ PAGE = "Page to write (default: RUN/report.html)."
 def fit(
     data: opt.Data,
     target: opt.Target,
-    out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=writable()),
+    out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=new_folder),
     model: opt.MODELS = Option("blend", help=MODEL),
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
     recipe: opt.RECIPES | None = Option(None, help=RECIPE),
@@ -68,7 +68,6 @@ def fit(
     validation: Path | None = opt.OldFile(None, help=VALIDATION, callback=table),
     test: Path | None = opt.OldFile(None, help=TEST, callback=table),
     baseline: bool = Option(True, metavar="", help=BASELINE),
-    verbose: bool = opt.Flag("--verbose", help="Show how each column was read."),
     **shared: Any,
 ) -> None:
     """Train the best model for the metric you report.

@@ -121,17 +121,12 @@ class TrainingTable:
     labels: Labels
     rows: LabelledFrame
 
-    def introduce(self, spoken: Terminal, *, verbose: bool = False) -> None:
+    def introduce(self, spoken: Terminal) -> None:
         """Say how the columns and the classes were read."""
         kinds, names = list(self.columns.kinds.values()), self.labels.names
         found = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
         spoken.note(f"{counted(len(self.rows.y))}; columns: {found}.")
         warn_of_left_out(self.features.left_out)
-        if verbose:
-            table = pd.DataFrame(self.columns.overview)
-            table["examples"] = table["examples"].map(", ".join)
-            for line in table.to_string(index=False).splitlines():
-                spoken.note(line)
         if len(names) == 2:
             share = (self.rows.y == 1).mean()
             # F1 and the like are about the positive class, which is usually the rare one.
@@ -250,4 +245,5 @@ def _typed(table: Any, features: Features, source: object) -> pd.DataFrame:
 
     with refused(TypeError):
         pairs = features.matched(str(source), read_table(str(source), table))
-        return pd.DataFrame({learnt.name: series(column) for learnt, column in pairs})
+        found = {learnt.name: series(column) for learnt, column in pairs}
+        return pd.DataFrame(found, copy=False)

@@ -34,3 +34,10 @@ def writable(*suffixes: str) -> Callable[[Path | None], Path | None]:
         return path
 
     return check
+
+
+def new_folder(path: Path) -> Path | None:
+    """Check the path of a folder to write, which may be there if it is empty."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} exists. Choose another --out, or delete it.")
+    return writable()(path)

@@ -5,7 +5,6 @@ import shlex
 from argparse import Namespace
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -15,7 +14,14 @@ import evalign
 from evalign.cli import run
 from evalign.cli.dataset import LabelledFrame, TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.outcome import contents, cuts, importance, predictions, shown, tried_models
+from evalign.cli.outcome import (
+    contents,
+    importance,
+    predictions,
+    rule_in_words,
+    shown,
+    tried_models,
+)
 from evalign.cli.terminal import Terminal
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.estimators.candidates import BLEND, DEFAULT
@@ -28,8 +34,8 @@ from evalign.training.recipes import chosen_recipe
 
 # Seconds of a time limit that are reserved for the report, and the least for training.
 REPORT_TIME, LEAST_TIME = 3.0, 1.0
-# Options that do not change a run, and those that stand for files.
-OTHERS = ("out", "verbose", "as_json", "quiet", "start", "reading", "data", "validation", "test")
+# Options that a run does not name: those that do not change it, and those that stand for files.
+OTHERS = ("out", "as_json", "quiet", "start", "reading", "data", "validation", "test")
 
 
 def fit_table(spoken: Terminal, given: Namespace) -> None:
@@ -46,11 +52,6 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         **{f"--{name}": value for name, value in vars(given).items() if name not in OTHERS},
         **{name: path and digest(path) for name, path in files.items()},
     }
-    if done := run.finished(given.out, arguments):
-        spoken.note(f"{given.out} is complete: this command has run before.")
-        with done.reading(run.METRICS):
-            _show(spoken, given.out, done.read(run.METRICS))
-        return
     if given.time is not None and network:
         cure = "Use --epochs for one network."
         raise UsageError(f"--time must be left out with --model {run.NETWORK}. {cure}")
@@ -58,18 +59,21 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     dataset = load(given)
     labels = dataset.labels
     parts = split(dataset, given, inner=network)
-    dataset.introduce(spoken, verbose=given.verbose)
+    dataset.introduce(spoken)
 
+    about = {"arguments": arguments, **_about(dataset, given.data.name, parts)}
+    del dataset  # `parts` hold a copy of its rows
     limit = given.time  # of the command, from its start
     if limit is not None:
         limit = max(LEAST_TIME, limit - (monotonic() - given.start) - REPORT_TIME)
     models = estimators(given, labels, limit)
-    with run.building(given.out, arguments) as new:
-        new.about.update(_about(dataset, given.data.name, parts))
+    with run.building(given.out, about) as new:
         with refused():
             models, tried = _trained(new, labels, parts, models)
         result = _tested(new, labels, parts["test"], models, tried, spoken.warned)
-    _show(spoken, given.out, result)
+    spoken.result({"run": str(given.out), **result}, *shown(result))
+    again = f"evalign predict {shlex.quote(str(given.out))} new.csv --out scored.csv"
+    spoken.note(f"Look at {given.out / run.REPORT}. Next: {again}")
 
 
 def estimators(given: Namespace, labels: Labels, limit: float | None) -> dict[str, run.Model]:
@@ -136,15 +140,11 @@ def _tested(
         write(table)
     warn_of_perfect(table, labels.names)
     columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
-    # Rules are told against the first of two classes, or the most frequent one.
-    against = int(np.argmax(about["rows_per_class"])) if len(labels.values) > 2 else 0
     details = {
-        "history": {name: getattr(model, "history_", []) for name, model in models.items()},
         "candidates": tried,
         "findings": {
             "notes": notes,
-            "against": against,
-            "cuts": [cuts(model, labels, against) for model in models.values()],
+            "rules": [rule_in_words(model) for model in models.values()],
             "columns": columns,
             "rows": rows,
         },
@@ -167,9 +167,3 @@ def _about(dataset: TrainingTable, file: str, parts: dict[str, LabelledFrame]) -
         "rows": {name: len(part.y) for name, part in parts.items()},
         "versions": {"Python": platform.python_version()} | {name: version(name) for name in names},
     }
-
-
-def _show(spoken: Terminal, out: Path, result: dict[str, Any]) -> None:
-    spoken.result({"run": str(out), **result}, *shown(result))
-    again = f"evalign predict {shlex.quote(str(out))} new.csv --out scored.csv"
-    spoken.note(f"Look at {out / run.REPORT}. Next: {again}")

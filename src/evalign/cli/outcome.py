@@ -1,13 +1,14 @@
 """The outcome of a run: predictions on test rows, and what the report and the terminal show."""
 
 from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from rich.table import Table
-from scipy.special import expit, logit
 
 from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
@@ -83,8 +84,7 @@ def contents(
     def scored(name: str, called: str) -> Scored:
         probabilities = [f"{name}_probability_{label}" for label in labels.names]
         codes = labels.encode(table, PREDICTIONS, f"{name}_prediction")
-        history = details["history"][name] if details is not None else []
-        return Scored(called, codes, table[probabilities].to_numpy(), history)
+        return Scored(called, codes, table[probabilities].to_numpy())
 
     found = Contents(
         metric=arguments["--metric"],
@@ -157,22 +157,11 @@ def tried_models(
     return plain({"rows": rows, "gain": gain, "left_out": left_out})
 
 
-def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
-    """The probability from which each class is predicted, where all the rest is on `against`.
-
-    With gain G, class c beats j from p·(G[c, c] − G[c, j]) = (1 − p)·(G[a, j] − G[a, c]) on. None
-    if c is not predicted even at 1.
-    """
-    rule, own = model.rule_, np.arange(len(labels.values))
-    gain = rule.gain.cpu().numpy()
-    won = (np.diag(gain)[:, None] - gain).clip(0)
-    lost = (gain[against] - gain[against][:, None]).clip(0)
-    found = np.divide(lost, lost + won, out=np.zeros_like(lost), where=lost > 0).max(1)
-    if isinstance(model, AlignedEnsemble):  # before its rule corrects them, unlike a network's
-        offsets = np.zeros(len(own)) if rule.offsets is None else rule.offsets.cpu().numpy()
-        found = expit((logit(found) - offsets + offsets[against]) / rule.factor)
-    possible = (gain.argmax(1) == own) & (own != against)
-    return [float(cut) if ok else None for cut, ok in zip(found, possible, strict=True)]
+def rule_in_words(model: Model) -> str:
+    """The rule for the probabilities of `predict`, which for a network are the rule's own."""
+    rule = model.rule_
+    own = isinstance(model, AlignedEnsemble)
+    return str(rule if own else replace(rule, offsets=None, factor=1.0))
 
 
 def importance(
@@ -181,8 +170,11 @@ def importance(
     """How much worse the metric gets if a column is shuffled, and among how many rows.
 
     All shuffled copies of the rows are predicted at once: models of many trees take longer to begin
-    than to predict some hundred rows.
+    than to predict some hundred rows. Of an ensemble, the models of one fold tell as much as all.
     """
+    if isinstance(model, AlignedEnsemble):
+        model = copy(model)
+        model.models_ = {name: models[:1] for name, models in model.models_.items()}
     width, rng = tested.X.shape[1], np.random.default_rng(seed)
     order = rng.permutation(np.flatnonzero(tested.counted))
     rows = tested.take(np.sort(order[: min(ROWS, max(1, PREDICTED // width))]))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalign.cli.dataset import Columns
-from evalign.cli.errors import UsageError
 from evalign.cli.terminal import plain
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.store import archive, files
@@ -84,17 +83,6 @@ def strongest(ensemble: AlignedEnsemble) -> str | None:
     return None if list(ensemble.weights_) == [against] else against
 
 
-def finished(folder: Path, arguments: About) -> FinishedRun | None:
-    """The run of these arguments, or None if it is not complete. Refuse any other folder."""
-    if (folder / ABOUT).exists():
-        run = FinishedRun(folder)
-        _check_same(folder, run.arguments, arguments)
-        return run
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists and is not a run of evalign. Choose another --out.")
-    return None
-
-
 class NewRun(NamedTuple):
     """A folder for the run's files, and what becomes `run.json`."""
 
@@ -103,22 +91,14 @@ class NewRun(NamedTuple):
 
 
 @contextmanager
-def building(folder: Path, arguments: About) -> Iterator[NewRun]:
+def building(folder: Path, about: About) -> Iterator[NewRun]:
     """Give a run to fill, which gets its name at the end, and is gone after an error."""
-    about: About = {"arguments": arguments}
     with replacing(folder) as new:
         new.mkdir()
         yield NewRun(new, about)
         written = sorted(path for path in new.iterdir() if path.name != REPORT)
         about["files"] = {path.name: digest(path) for path in written}
         write_json(new / ABOUT, "run", plain(about))
-
-
-def _check_same(folder: Path, then: About, now: About) -> None:
-    changed = [name for name in now if then.get(name) != now[name]]
-    if changed:
-        what = f"{folder} belongs to a command with another {', '.join(changed)}"
-        raise UsageError(f"{what}. Choose another --out, or delete it.")
 
 
 def dump(path: Path, data: Any) -> None:

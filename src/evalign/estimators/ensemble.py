@@ -27,14 +27,17 @@ from evalign.estimators.targets import Targets, warn_of_lost
 from evalign.estimators.trials import Trials, folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
 from evalign.tables.labels import label_array
-from evalign.tables.values import within_float32
 from evalign.training import TrainingWarning
 from evalign.training.recipes import chosen_recipe
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)  # scikit-learn's trees refuse larger numbers
 
 
 def as_numbers(matrix: Any) -> np.ndarray:
     """The matrix as trees take it: dense, and within the range of float32."""
-    return within_float32(matrix.toarray() if sparse.issparse(matrix) else matrix)
+    array = matrix.toarray() if sparse.issparse(matrix) else matrix
+    within = array.max() <= FLOAT32_MAX and array.min() >= -FLOAT32_MAX
+    return array if within else array.clip(-FLOAT32_MAX, FLOAT32_MAX)
 
 
 class Tried(NamedTuple):
@@ -101,7 +104,8 @@ class AlignedEnsemble(Aligned):
         time_limit: seconds for all of `fit`. Candidates are trained from fast to slow; one whose
             folds would not fit in is left out (`left_out_`). The first is always trained, and a
             fold that has begun is trained to its end.
-        n_jobs: how many folds are trained at once, in processes of their own.
+        n_jobs: how many folds are trained at once, in processes of their own. None for one, or
+            one per core, in threads, of "linear", "boosting" and "forest".
         random_state: seed of the folds and of the named candidates.
         verbose: 1 shows the progress.
 

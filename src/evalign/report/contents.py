@@ -22,13 +22,11 @@ class Scored:
         name: its recipe ("aligned", "cross_entropy") or its kind ("blend").
         predicted: (n,) class codes, by its decision rule.
         probabilities: (n, C).
-        history: the records of `evalign.training.fit`.
     """
 
     name: str
     predicted: np.ndarray
     probabilities: np.ndarray
-    history: list[dict[str, Any]]
 
     @property
     def label(self) -> str:
@@ -72,17 +70,14 @@ class ModelFindings:
 
     Args:
         notes: the warnings of the run.
-        against: the code of the reference class: the first of two, the most frequent of more.
-        cuts: for each model and class, the probability from which the decision rule predicts the
-            class if the rest of the probability is that of `against`. None if there is none.
+        rules: the decision rule of each model in words.
         columns: permutation importance, the most important column first: "column" (the name) and
             how much worse the metric gets, "value" (mean), "low" and "high" (over the repeats).
         rows: the number of rows that were shuffled.
     """
 
     notes: list[str]
-    against: int
-    cuts: list[list[float | None]]
+    rules: list[str]
     columns: list[dict[str, Any]]
     rows: int
 
@@ -90,10 +85,8 @@ class ModelFindings:
         def check(name: str, ok: bool, allowed: str) -> None:
             require(ok, "ModelFindings", name, allowed, repr(getattr(self, name))[:100])
 
-        check("notes", all(isinstance(note, str) for note in self.notes), "hold texts")
-        every = [cut for cuts in self.cuts for cut in cuts if cut is not None]
-        ok = all(_is_number(cut) and 0 <= cut <= 1 for cut in every)
-        check("cuts", ok, "hold probabilities or None")
+        for name in ("notes", "rules"):
+            check(name, all(isinstance(text, str) for text in getattr(self, name)), "hold texts")
         ok = all(isinstance(row["column"], str) for row in self.columns)
         keys = ("value", "low", "high")
         ok = ok and all(_is_number(row[key]) for row in self.columns for key in keys)
@@ -164,11 +157,8 @@ class Contents:
             check_codes(f"predicted of {model.name}", model.predicted)
             check(f"probabilities of {model.name}", model.probabilities, rows, classes)
         if self.findings is not None:
-            given = [len(cuts) for cuts in self.findings.cuts]
-            ok, against = given == [classes] * len(self.models), self.findings.against
-            require(ok, "Contents", "cuts", f"hold {classes} classes for each model", given)
-            known = isinstance(against, int) and 0 <= against < classes
-            require(known, "Contents", "against", "be the code of a class", repr(against))
+            given, models = len(self.findings.rules), len(self.models)
+            require(given == models, "Contents", "rules", f"be of {models} models", given)
 
     @property
     def models(self) -> list[Scored]:

@@ -16,7 +16,7 @@ from evalign.report.curves import shown_classes
 from evalign.report.words import number
 from evalign.report.words import span as ends
 
-WIDTH, HEIGHT = 350, 220
+WIDTH = 350
 # The side of a confusion matrix, and the classes up to which its cells show counts.
 SIDE, WRITTEN = 230, 10
 TOLD = 5  # errors in its description, at most
@@ -30,7 +30,7 @@ class ChartLine(NamedTuple):
     """A line of a chart.
 
     Args:
-        x, y: its points; those that are not finite are left out.
+        x, y: its points.
         kind: its class in `page.css`.
         dots: the indices of the points to mark, with their tooltips.
     """
@@ -42,53 +42,40 @@ class ChartLine(NamedTuple):
 
 
 def chart(
-    name: str,
-    words: str,
-    lines: Sequence[ChartLine],
-    *,
-    axes: tuple[str, str],
-    unit: bool = False,
-    inside: str = "",
+    name: str, words: str, lines: Sequence[ChartLine], axes: tuple[str, str], inside: str = ""
 ) -> str:
-    """Lines over two axes with their names. With `unit` both axes run from 0 to 1.
+    """Lines over two axes, which have names and run from 0 to 1.
 
     Args:
         name: the id of the figure.
         words: its description for those who cannot see it.
         lines: what it plots.
         axes: the names of the axes.
-        unit: whether both axes run from 0 to 1.
-        inside: further SVG in the coordinates of a unit chart, whose y-axis points down.
+        inside: further SVG in the coordinates of the chart, whose y-axis points down.
     """
-    points = [_finite(line) for line in lines]
-    spans = [UNIT, UNIT] if unit else [_padded(values) for values in np.concatenate(points, 1)]
-    marks = [QUARTERS, QUARTERS] if unit else [ticks(*span) for span in spans]
-    if not unit:  # epochs are whole
-        marks[0] = [mark for mark in marks[0] if mark == round(mark)]
-    left = 10 + max(_length(_tick(mark)) for mark in marks[1])
-    right, top = WIDTH - 18, 24 if axes[1] else 8
-    bottom = top + (right - left if unit else HEIGHT - 60)
-    x, y = _scale(spans[0], left, right), _scale(spans[1], bottom, top)
+    left, right, top = 10 + max(_length(_tick(mark)) for mark in QUARTERS), WIDTH - 18, 24
+    side = right - left
+    bottom = top + side
+    x, y = _scale(UNIT, left, right), _scale(UNIT, bottom, top)
 
     parts = [_text(0, 12, axes[1]), _text(right, bottom + 34, axes[0], "end")]
-    for mark in marks[0]:
+    for mark in QUARTERS:
         parts.append(_grid(x(mark), top, x(mark), bottom))
         parts.append(_text(x(mark), bottom + 16, _tick(mark), "middle"))
-    for mark in marks[1]:
         parts.append(_grid(left, y(mark), right, y(mark)))
         parts.append(_text(left - 6, y(mark) + 4, _tick(mark), "end"))
-    for line, found in zip(lines, points, strict=True):
-        if found.shape[1] > 1:
-            path = "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in found.T)
-            parts.append(f'<path class="line {line.kind}" d="M{path}"/>')
+    for line in lines:
+        points = list(zip(line.x, line.y, strict=True))
+        path = "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in points)
+        parts.append(f'<path class="line {line.kind}" d="M{path}"/>')
         for index, title in line.dots.items():
-            if np.isfinite(line.y[index]):
-                parts.append(_dot(x(line.x[index]), y(line.y[index]), line.kind, title))
+            a, b = points[index]
+            parts.append(_dot(x(a), y(b), line.kind, title))
     if inside:
         low, width = UNIT[0], UNIT[1] - UNIT[0]
         parts.append(
-            f'<svg x="{left:.1f}" y="{top}" width="{right - left:.1f}" '
-            f'height="{right - left:.1f}" viewBox="{low} {-UNIT[1]} {width} {width}">{inside}</svg>'
+            f'<svg x="{left:.1f}" y="{top}" width="{side:.1f}" height="{side:.1f}" '
+            f'viewBox="{low} {-UNIT[1]} {width} {width}">{inside}</svg>'
         )
     return _svg(name, words, bottom + 40, parts)
 
@@ -104,7 +91,7 @@ def precision_recall(words: str, kinds: Sequence[str]) -> str:
     ring = f'<circle class="ring {kinds[0]}" id="ring" r=".03" {thin}/>'
     inside = "".join(drawn) + ring
     axes = "recall", "precision"
-    return chart("precision-recall", words, [], axes=axes, unit=True, inside=inside)
+    return chart("precision-recall", words, [], axes, inside)
 
 
 def intervals(words: str, methods: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> str:
@@ -200,15 +187,9 @@ def ticks(low: float, high: float) -> list[float]:
     return [float(f"{step * i:.10g}") for i in np.arange(first, last + 1)]
 
 
-def _finite(line: ChartLine) -> np.ndarray:
-    """The points of a line that can be drawn, (2, n)."""
-    points = np.array([line.x, line.y], float)
-    return points[:, np.isfinite(points).all(0)]
-
-
 def _padded(values: np.ndarray) -> tuple[float, float]:
     """The smallest and the largest value, with some room on both sides."""
-    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    low, high = float(values.min()), float(values.max())
     more = 0.04 * (high - low) or 0.01 * abs(high) or 0.01
     return low - more, high + more
 

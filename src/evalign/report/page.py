@@ -4,15 +4,13 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from evalign.core.resampling import MIN_FOR_INTERVAL, RESAMPLES
 from evalign.core.text import counted, visible
 from evalign.report import figures
 from evalign.report.contents import Contents, Scored
 from evalign.report.curves import BINS, SHOWN, precision_recall, reliability, shown_classes
 from evalign.report.figures import ChartLine
-from evalign.report.words import number, probability, rule_in_words, span
+from evalign.report.words import number, span
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +41,7 @@ def environment(*packages: str) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = {"number": number, "span": span, "probability": probability, "counted": counted}
+    filters = {"number": number, "span": span, "counted": counted}
     found.filters |= filters | {"thousands": "{:,}".format, "mass": _mass}
     return found
 
@@ -61,13 +59,10 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
     # The rarest class comes first, unless its rows are too few for a curve.
     enough = [curve for curve in curves if curve["rows"] >= MIN_FOR_INTERVAL] or curves
     first = curves.index(min(enough, key=lambda curve: curve["actual"])) if curves else 0
-    two, rules, cuts, important = len(contents.classes) == 2, [], [], []
+    rules, important = [], []
     if findings is not None:
-        if two:
-            rules = [rule_in_words(contents, i) for i in range(len(contents.models))]
-        else:
-            cuts = list(zip(contents.classes, zip(*findings.cuts, strict=True), strict=True))
-            del cuts[findings.against]
+        labels = [model.label for model in contents.models]
+        rules = list(zip(labels, findings.rules, strict=True))
         important = [row for row in findings.columns if row["value"] > 0][:BARS]
     every = len(contents.classes)
     page = (
@@ -77,13 +72,11 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
             contents=contents,
             scores=scores,
             findings=findings,
-            two=two,
+            two=every == 2,
             shown=shown,
             names={method["key"]: method["name"] for method in methods},
             differences={each["against"]: each for each in scores["differences"]},
             rules=rules,
-            cuts=cuts[:LISTED],
-            model_names=[model.label for model in contents.models],
             scarce=list(scores["scarce"]["classes"].items())[:NAMED],
             few=MIN_FOR_INTERVAL,
             resamples=RESAMPLES,
@@ -106,7 +99,6 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
                     KINDS[: len(drawn.models)],
                 ),
                 "reliability": _reliability(drawn),
-                "training": _training(drawn),
             },
         )
     )
@@ -159,39 +151,4 @@ def _reliability(contents: Contents) -> str:
         lines.append(ChartLine(bins.probability.tolist(), bins.frequency.tolist(), kind, dots))
     axes = "predicted probability", "observed frequency"
     words = "Observed frequency over predicted probability."
-    return figures.chart("reliability", words, lines, axes=axes, unit=True)
-
-
-def _training(contents: Contents) -> list[tuple[str, list[tuple[str, str]], str, str]]:
-    """Title, legend, plot and caption of the learning curves, of models with several epochs."""
-    models = list(zip(contents.keys, contents.models, KINDS, strict=False))
-    models = [(key, model, kind) for key, model, kind in models if len(model.history) > 1]
-    if not models:
-        return []
-
-    def plot(name: str, words: str, lines: list[ChartLine]) -> str:
-        return figures.chart(name, words, lines, axes=("epoch", ""))
-
-    lines = [_epochs(model, "validation_metric", kind) for _, model, kind in models]
-    legend = [(kind, model.label) for _, model, kind in models]
-    metric = contents.metric_name
-    words = f"{metric} of the validation rows over the epochs."
-    caption = "Validation rows, argmax. Dots mark the best epoch."
-    plots = [(metric, legend, plot("training-metric", words, lines), caption)]
-    for key, model, kind in models:
-        title = f"Loss of {model.label}"
-        lines = [
-            _epochs(model, "validation_loss", kind),
-            _epochs(model, "loss", f"{kind} dotted")._replace(dots={}),
-        ]
-        legend = [(kind, "validation rows"), (f"{kind} dotted", "training rows")]
-        plots.append((title, legend, plot(f"loss-{key}", f"{title} over the epochs.", lines), ""))
-    return plots
-
-
-def _epochs(model: Scored, key: str, kind: str) -> ChartLine:
-    """A record over the epochs, with a dot at the epoch whose weights were kept."""
-    best = [i for i, record in enumerate(model.history) if record["best"]][-1:]
-    x, y = ([record[name] for record in model.history] for name in ("epoch", key))
-    values = [np.nan if value is None else value for value in y]
-    return ChartLine(x, values, kind, dict.fromkeys(best, ""))
+    return figures.chart("reliability", words, lines, axes)

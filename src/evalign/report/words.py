@@ -41,18 +41,6 @@ def span(entry: Mapping[str, Any]) -> str:
     return f"{number(entry['low'])} to {number(entry['high'])}"
 
 
-def probability(cut: float) -> str:
-    """Write a probability, with more digits where it is close to 0 or 1.
-
-    Examples:
-        >>> probability(0.3149), probability(0.0012345), probability(0.99998765)
-        ('0.31', '0.00123', '0.999988')
-    """
-    if 0.095 <= cut <= 0.905:
-        return f"{cut:.2f}"
-    return f"{cut:.3g}" if cut < 0.5 else f"{1 - float(f'{1 - cut:.2g}'):.12g}"
-
-
 def is_clear(difference: Difference) -> bool:
     """Whether the interval excludes 0, also without the classes of few rows.
 
@@ -270,17 +258,3 @@ def rows_to_tell(value: float, low: float, high: float, rows: int) -> int | None
     if wanted >= MOST_TIMES**0.5 * abs(value):
         return None
     return int(float(f"{rows * max((wanted / value) ** 2, 1.1):.2g}"))
-
-
-def rule_in_words(contents: Contents, model: int) -> str:
-    """The decision rule of a model of two classes."""
-    assert contents.findings is not None
-    first, second = contents.classes
-    cut = contents.findings.cuts[model][1]
-    name = contents.models[model].label
-    if cut is None or cut == 0:
-        return f"Decision rule of {name}: always {first if cut is None else second}."
-    return (
-        f"Decision rule of {name}: {second} if its probability is at least {probability(cut)}, "
-        f"otherwise {first}."
-    )

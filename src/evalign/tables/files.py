@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from pandas.errors import ParserWarning
+from pandas.errors import DtypeWarning, ParserWarning
 
 from evalign.core.errors import InputError
 from evalign.core.text import installing, listed, nearest
@@ -65,7 +65,7 @@ class TableFile:
                 about = parquet.read_metadata(path)
                 header, rows = about.schema.to_arrow_schema().names, about.num_rows
             else:  # the header as a row of cells, because pandas renames columns that share a name
-                top = self._pandas(header=None, nrows=2, dtype=str, na_filter=False)
+                top = self._pandas(2, header=None, dtype=str, na_filter=False)
                 header, rows = [cell for row in top[:1].to_numpy() for cell in row], len(top) - 1
         if rows < 1:
             raise InputError(f"{self} holds no rows. Give a table with one row or more.")
@@ -124,18 +124,26 @@ class TableFile:
                 cure += " If another mark separates its columns, pass --sep."
             raise InputError(f"{self} has no column {listed(missing)}. {cure}")
 
-    def _pandas(self, **options: Any) -> Any:
+    def _pandas(self, rows: int | None = None, **options: Any) -> Any:
         """Read a CSV or a workbook. A row with more cells than the header is an error."""
         given: dict[str, Any] = {"na_values": list(self.reading.missing), "index_col": False}
         given |= options
         if self.path.suffix.lower() == EXCEL:
             given["index_col"] = None
-            return pd.read_excel(self.path, **given)
-        sep = self.reading.sep or separator_of(self.path)
+            return pd.read_excel(self.path, nrows=rows, **given)
         given |= {"encoding": self.reading.encoding, "decimal": self.reading.decimal}
+        given["sep"] = self.reading.sep or separator_of(self.path)
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)
-            return pd.read_csv(self.path, sep=sep, low_memory=False, **given)
+            warnings.simplefilter("error", DtypeWarning)
+            if "chunksize" in given:
+                return pd.read_csv(self.path, low_memory=False, **given)
+            try:  # part by part: pandas' threads would map the text of all rows to memory
+                file: Any = pd.read_csv(self.path, iterator=True, **given)
+                with file:
+                    return file.read(rows)
+            except DtypeWarning:  # in several parts, a column is of several kinds
+                return pd.read_csv(self.path, low_memory=False, **given)
 
     def _without_missing(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame of a Parquet file with gaps in place of `missing`, as pandas reads a CSV."""

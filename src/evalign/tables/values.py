@@ -19,7 +19,6 @@ NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 TIME = "datetime64[us]"
 DTYPES = {"number": np.float64, "boolean": np.float64, "category": object, "date": TIME}
 PANDAS_GAPS = ("NAType", "NaTType")  # without importing pandas
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class ColumnValues(NamedTuple):
@@ -141,11 +140,6 @@ def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
         return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
 
     return np.fromiter(map(is_gap, cells), dtype=bool, count=len(cells))
-
-
-def within_float32(matrix: np.ndarray) -> np.ndarray:
-    """Clip to the range of float32, because scikit-learn's trees refuse numbers beyond it."""
-    return matrix.clip(-FLOAT32_MAX, FLOAT32_MAX)
 
 
 def level_text(value: Any) -> str:

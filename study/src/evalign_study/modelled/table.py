@@ -248,11 +248,12 @@ def beside(records: Mapping[str, Record]) -> Iterator[Part]:
             *([dataset, *_points(each)] for dataset, each in scores.items()),
         ],
     )
-    load = np.median([one["load"] for each in whole.values() for one in each.values()])
+    failed = sorted(told.keys() - whole.keys())
+    without = f" Left out, since a rival failed: {', '.join(failed)}." if failed else ""
     all_of = partial(origins, there)
     yield Text(
-        f"Seconds are medians, on {all_of('{device}')}, one fit at a time; the load of a core "
-        f"by other work was {load:.1f} (0 is a quiet one)."
+        f"Seconds are medians, on {all_of('{device}')}, one fit at a time.{without} Commits "
+        f"{all_of('{commit}')}."
     )
 
 

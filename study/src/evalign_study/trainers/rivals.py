@@ -35,8 +35,8 @@ FIT = Path(__file__).with_name("autogluon_fit.py")
 def train_rival(run: Run) -> Record:
     """Train the quick models or AutoGluon with a preset, on all cores, and score the labels.
 
-    The pick has the seconds of `fit`, and the load of the machine before it: above 0 for a core
-    that had other work, which costs AutoGluon models in its time.
+    The pick has the seconds of `fit`, and the load of a core in the minute before, in which an
+    earlier fit still counts.
     """
     require(run.method in METHODS, "train_rival", "method", f"be of {METHODS}", repr(run.method))
     rows, name = split_rows(run.dataset, run.split_seed, run.rows), run.method.removeprefix(PREFIX)
