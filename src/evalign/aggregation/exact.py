@@ -70,7 +70,10 @@ class ExactAccumulation:
         if not self._total:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
         total = tuple(part.map(lambda x: x.detach().requires_grad_()) for part in self._total)
-        self._before = _with_its_statistics(self._of)
+        # A copy with statistics of its own, which shares what takes a gradient.
+        loss = self._of
+        tensors = chain(loss.parameters(), loss.buffers()) if isinstance(loss, nn.Module) else ()
+        self._before = copy.deepcopy(loss, {id(x): x for x in tensors if x.requires_grad})
         with torch.enable_grad():
             value = self._of.loss_from_sums(total)
         leaves = [tensor for part in total for tensor in part.tensors()]
@@ -131,14 +134,6 @@ def exact_backward(
 
     Returns:
         The loss of the whole batch, without a graph.
-
-    Examples:
-        >>> from evalign import MetricLoss
-        >>> model = nn.Linear(4, 3)
-        >>> parts = [(torch.randn(8, 4), torch.randint(3, (8,))) for _ in range(5)]
-        >>> value = exact_backward(MetricLoss("f1_macro"), model, parts)
-        >>> model.weight.grad.shape
-        torch.Size([3, 4])
     """
     parts: Any = microbatches if isinstance(microbatches, list | tuple) else [None]
     if not all(isinstance(part, list | tuple) and len(part) in (2, 3) for part in parts):
@@ -161,12 +156,6 @@ def exact_backward(
                 value = exact.loss(model(x), *rest)
                 (value if scaler is None else scaler.scale(value)).backward()
     return exact.value
-
-
-def _with_its_statistics(loss: Any) -> Any:
-    """A copy with statistics of its own, which shares what takes a gradient."""
-    tensors = chain(loss.parameters(), loss.buffers()) if isinstance(loss, nn.Module) else ()
-    return copy.deepcopy(loss, {id(x): x for x in tensors if x.requires_grad})
 
 
 def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:

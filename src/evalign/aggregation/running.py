@@ -105,9 +105,8 @@ class RunningConfusion(Stateful):
         seen = keep(self, "seen", torch.where(counts, seen + m * (1 - seen), seen))
         # Before any batch counts there is no average; a first one that is NaN is visible.
         mean = torch.where(seen == 0, now, sums / seen).split([part.numel() for part in parts])
-        batch = iter(soft.tensors())
-        # NaN of the batch is visible.
-        point = _confusion(mean, soft).map(lambda x: x + _gradient_alone(next(batch)))
+        gradients = iter([x - x.detach() for x in soft.tensors()])  # with NaN of the batch
+        point = _confusion(mean, soft).map(lambda x: x + next(gradients))
         return point, _confusion(mean, soft, hard)
 
     def hard_average(self, like: Confusion) -> Confusion:
@@ -142,10 +141,6 @@ class RunningConfusion(Stateful):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if self.sums is None:  # an average begins anew without its sums: else it would be too small
             self.seen.zero_()
-
-
-def _gradient_alone(x: Tensor) -> Tensor:
-    return x - x.detach()
 
 
 def _parts(soft: Confusion, hard: Confusion | None) -> list[Tensor]:

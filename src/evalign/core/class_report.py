@@ -1,7 +1,6 @@
 """What a Confusion says of each class, as a table."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from evalign.core.text import visible
 
@@ -20,12 +19,6 @@ class ClassReport:
     def to_dict(self) -> dict[str, dict[str, float]]:
         """The values of each class by the name of their column."""
         return self.rows
-
-    def to_frame(self) -> Any:
-        """A pandas data frame with a row for each class."""
-        import pandas as pd
-
-        return pd.DataFrame.from_dict(self.rows, orient="index")
 
     def __str__(self) -> str:
         shown = [(visible(name), row) for name, row in [*self.rows.items()][:SHOWN]]

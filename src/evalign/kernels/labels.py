@@ -27,7 +27,9 @@ def forward(
     rows: GivenRows, settings: KernelSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, and p."""
-    kept, binary = _kept(rows), rows.task == "binary"
+    binary = rows.task == "binary"
+    z = rows.logits.detach().reshape(-1, 1) if binary else rows.logits.detach()
+    kept = torch.empty_like(z, dtype=torch.promote_types(z.dtype, torch.float32))
     step = Step(settings.temperature, kept.dtype)
     number, cross = (torch.zeros((), dtype=torch.float64) for _ in range(2))
     found = number.new_zeros(4, 2, kept.shape[1])  # of 1 − H, of H, of 1, and of hard labels
@@ -84,12 +86,6 @@ def backward(
         if mass is not None:
             out *= mass
     return gradient.to(rows.logits.dtype).view(rows.logits.shape)
-
-
-def _kept(rows: GivenRows) -> Tensor:
-    """Memory for p: labels as they are, and one logit as rows (R, 1)."""
-    z = rows.logits.detach() if rows.task == "multilabel" else rows.logits.detach().reshape(-1, 1)
-    return torch.empty_like(z, dtype=torch.promote_types(z.dtype, torch.float32))
 
 
 def _of_p(step: Step) -> tuple[float, float, float]:

@@ -37,9 +37,8 @@ class AlignedLoss(MetricLoss):
     softmax(logits + offsets), or sigmoid(logits + offsets) for multilabel problems. They follow the
     classifier: from the slopes of the metric at a running Confusion of the training rows come the
     odds from which predicting a class pays (`metric_offsets`). A batch is given the offsets that
-    the batches before left. Precision, recall, specificity, negative predictive value and
-    markedness have no optimum inside: their offsets are those of a classifier that is right half
-    of the time.
+    the batches before left. Precision, recall, specificity and negative predictive value
+    have no optimum inside: their offsets are those of a classifier that is right half of the time.
 
     A cost replaces 1 − metric.
 

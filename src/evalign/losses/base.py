@@ -17,11 +17,9 @@ from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
 
-SHOWN = 8  # numbers of a tensor that a repr holds
-
 
 class RowSettings(TypedDict, total=False):
-    """How a loss reads its rows: arguments of `Loss` that every loss takes."""
+    """How a loss reads its rows: the arguments of `Loss`, which every loss takes as `rows`."""
 
     task: Task | None
     ignore_index: int
@@ -52,8 +50,7 @@ class Loss(Stateful, ABC):
         check_task(name, task)
         whole = isinstance(ignore_index, int)
         require(whole, name, "ignore_index", "be an integer", repr(ignore_index))
-        known = class_dim in (None, 1, -1)
-        require(known, name, "class_dim", "be 1, -1 or None", repr(class_dim))
+        require(class_dim in (None, 1, -1), name, "class_dim", "be 1, -1 or None", repr(class_dim))
         self.task: Task | None = task
         self.ignore_index = ignore_index
         self.class_dim = class_dim
@@ -127,12 +124,12 @@ class Loss(Stateful, ABC):
         own = [each.name for each in parameters if each.kind != each.VAR_KEYWORD]
         names = dict.fromkeys([*own, *RowSettings.__annotations__])  # each once, in this order
         kept = [name for name in names if hasattr(self, name)]
-        return ", ".join(f"{name}={_text(getattr(self, name))}" for name in kept)
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in kept)
 
     def _check_precision(self) -> None:
         """Check that FSDP has not cast buffers to half precision, in which counts stop growing."""
-        kinds = (buffer.dtype for buffer in self.buffers(recurse=False))
-        got = next((kind for kind in kinds if kind.is_floating_point), None)
+        floats = (x.dtype for x in self.buffers(recurse=False) if x.is_floating_point())
+        got = next(floats, None)
         ok = got is None or got.itemsize >= 4
         cure = (
             "Mixed precision of FSDP has cast them: wrap the network alone, pass "
@@ -230,11 +227,3 @@ class MeanLoss(AdditiveLoss):
 def zero_if_empty(value: Tensor, mass: Tensor) -> Tensor:
     """The value, or 0 if no row has weight."""
     return value.masked_fill(mass == 0, 0)
-
-
-def _text(setting: object) -> str:
-    """A setting for a repr: few numbers as they are, many as their count."""
-    if not isinstance(setting, Tensor):
-        return repr(setting)
-    few = setting.numel() <= SHOWN and not setting.is_meta
-    return repr(setting.tolist()) if few else f"<{setting.numel()} numbers>"

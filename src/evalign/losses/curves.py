@@ -79,9 +79,3 @@ def average_precision(curve: Confusion) -> Tensor:
     precision = safe_ratio(curve.tp, curve.predicted)
     gained = torch.diff(curve.tp, prepend=torch.zeros_like(curve.actual))
     return safe_ratio((gained * precision).sum(-1), curve.actual.squeeze(-1))
-
-
-def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:
-    """The mean over classes that have both positive and negative rows; 1 if there are none."""
-    absent = ((curve.actual <= 0) | (curve.negatives <= 0)).squeeze(-1)  # NaN stays visible
-    return safe_ratio(torch.where(absent, 0, score).sum(), (~absent).sum(), fill=1.0)

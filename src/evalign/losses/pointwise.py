@@ -44,7 +44,6 @@ class MAELoss(ClassWeightedLoss):
     Args:
         class_weight: a factor per class, (negative, positive) if binary, e.g.
             `inverse_frequency_weights(counts)`.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def of_true_class(self, log_p: Tensor) -> Tensor:
@@ -57,7 +56,6 @@ class FocalLoss(ClassWeightedLoss):
     Args:
         gamma: how much easy rows are discounted, at least 0.
         class_weight: a factor per class (Lin's α), (negative, positive) if binary.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(

@@ -42,8 +42,10 @@ class CurveLoss(RunningLoss):
     def loss_from_sums(self, sums: Sums) -> Tensor:
         (batch,) = self.of_all_ranks(sums)
         curve = self.over_batches(batch)
-        score = curves.mean_over_classes(self.score(curve), curve)
-        return zero_if_empty(1 - score, batch.total.sum())
+        absent = ((curve.actual <= 0) | (curve.negatives <= 0)).squeeze(-1)  # NaN stays visible
+        total = self.score(curve).masked_fill(absent, 0).sum()
+        loss = 1 - safe_ratio(total, (~absent).sum(), fill=1.0)
+        return zero_if_empty(loss, batch.total.sum())
 
 
 class AUROCLoss(CurveLoss, SteppedLoss):
@@ -58,7 +60,6 @@ class AUROCLoss(CurveLoss, SteppedLoss):
         heaviside: the step, as in `MetricLoss`.
         momentum: as in `MetricLoss`.
         ranks: whose rows are summed, see `MetricLoss`.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     thresholds: Tensor
@@ -97,13 +98,6 @@ class AveragePrecisionLoss(CurveLoss):
         momentum: weight of the new batch in a moving average of the counts, at which the gradient
             is taken; None is the batch alone, which rarely holds enough positives.
         ranks: whose rows are summed, see `MetricLoss`.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
-
-    Examples:
-        >>> import torch
-        >>> loss = AveragePrecisionLoss()
-        >>> loss(torch.tensor([2.0, 1.0, -1.0, -2.0]), torch.tensor([1, 1, 0, 0])).item()
-        0.0
     """
 
     def __init__(
@@ -136,7 +130,6 @@ class WMWLoss(Loss):
     Args:
         gamma: margin by which a positive should outrank a negative, in (0, 1].
         p: power of the shortfall, above 1; Yan et al. use 2 and 3.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(self, *, gamma: float = 0.3, p: float = 2.0, **rows: Unpack[RowSettings]) -> None:
