@@ -23,7 +23,7 @@ from evalign.losses.base import RowSettings
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import ODDS, half_skilled, metric_offsets, positive, with_pseudo_rows
-from evalign.losses.route import route
+from evalign.losses.route import by_kernel
 
 AUTO: Final = "auto"
 BALANCED: Final = "balanced"
@@ -147,9 +147,9 @@ class AlignedLoss(MetricLoss):
 
     def sums_of(self, rows: GivenRows) -> Sums:
         self._check(rows)
-        way, rows = route(self, rows, whole=False), self._as_to_come(rows)
+        kernel, rows = by_kernel(self, rows, whole=False), self._as_to_come(rows)
         with full_precision(rows.logits):
-            if way == "core":
+            if not kernel:
                 return self.sums_from_batch(Batch.of(rows))
             settings = self._settings(rows)
             of_metric, sums = self.kernel_sums(rows, settings)

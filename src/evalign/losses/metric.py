@@ -20,7 +20,7 @@ from evalign.kernels import KernelSettings
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSums, kernel_sums
 from evalign.losses.base import RowSettings, RunningLoss, SteppedLoss
-from evalign.losses.route import WholeLoss, route
+from evalign.losses.route import WholeLoss, by_kernel
 
 
 class MetricLoss(RunningLoss, SteppedLoss):
@@ -93,7 +93,7 @@ class MetricLoss(RunningLoss, SteppedLoss):
         return rows
 
     def of_rows(self, rows: GivenRows) -> Tensor:
-        if rows.logits.is_cuda and route(self, rows) == "loss":
+        if by_kernel(self, rows, whole=True):
             check_temperature(type(self).__name__, self.temperature)
             return self.whole(rows)
         with full_precision(rows.logits):
@@ -107,7 +107,7 @@ class MetricLoss(RunningLoss, SteppedLoss):
 
     def sums_of(self, rows: GivenRows) -> Sums:
         check_temperature(type(self).__name__, self.temperature)
-        if route(self, rows, whole=False) == "core":
+        if not by_kernel(self, rows, whole=False):
             return super().sums_of(rows)
         return self.kernel_sums(rows, KernelSettings(self.temperature))[0]
 
@@ -119,7 +119,7 @@ class MetricLoss(RunningLoss, SteppedLoss):
         images = [kernel_sums(image, settings) for image in rows.images()]
         each = []
         for c, *_ in images:
-            assert c.rows is not None  # `route` says so
+            assert c.rows is not None  # `by_kernel` says so
             each.append(self._of_image(c, safe_ratio(c.total, c.rows)))
         loss, size = (torch.stack(x).sum() for x in zip(*each, strict=True))
         sums = KernelSums(*(reduce(add, parts) for parts in zip(*images, strict=True)))
