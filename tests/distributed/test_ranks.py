@@ -337,10 +337,7 @@ def rules(rank, size):
                 fitter.update(logits[part], y[part])
         # A group may have several backends: the rank without rows asks the others for the device.
         with patch.object(dist, "get_backend", return_value="nccl"):
-            one = fitter.over_ranks()
-        rule = fitter.compute()
-        again = one.compute() if rank == 0 else rule  # which waits for nobody
-        assert torch.equal(again.gain, rule.gain)
+            rule = fitter.compute()
         answers.append((rule.gain.tolist(), rule.rows, rule.class_prior.tolist()))
     return answers
 

@@ -5,7 +5,6 @@ import importlib.util
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from evalign_study.papers import tables
 from evalign_study.records.results import SUFFIX, Results
@@ -96,26 +95,6 @@ def test_metric_share(dataset):
     )
     told = f"macro-F1 is {f1[0]} with the factor and {f1[1]} without it, MCC {mcc[0]} and {mcc[1]}"
     assert told in page("evidence/training.md")
-
-
-def test_fewer_members():
-    scores = records("fewer_members.json", STUDY_RESULTS)["scores"]
-    whole, folds = ([x["kept"] for x in scores if x["each"] == members] for members in (32, 8))
-
-    def changes(trained):
-        found = 100 * np.array([x["1/4"]["test"] - x["1/1"]["test"] for x in trained])
-        error = found.std(ddof=1) / len(found) ** 0.5
-        return f"{found.mean():+.1f}", f"{error:.1f}", f"{found.min():.1f}"
-
-    mean, error, worst = changes(whole)
-    time = np.median([x["1/4"]["seconds"] / x["1/1"]["seconds"] for x in whole])
-    text = page("evidence/models.md").replace("−", "-")
-    assert f"In {len(whole)} trainings of 32 members" in text
-    assert f"by {mean} points with 8 of them (standard error {error}, the worst {worst})" in text
-    assert f"in {time:.2f} of the time" in text
-    mean, error, worst = changes(folds)
-    assert f"in {len(folds)} trainings of five folds" in text
-    assert f"changed it by {mean} points (standard error {error}), on one table by {worst}" in text
 
 
 def test_networks_trained_for_the_tables():

@@ -63,17 +63,6 @@ def test_a_row_trains_the_networks_of_the_other_folds(kind):
     assert any(p.grad.any() for p in each[1].parameters())
 
 
-def test_some_members_of_each_network_are_kept():
-    each, (rows, _) = networks("members"), folded([0, 1, 2])
-    first = [network(rows)[:, :1].detach() for network in each]  # in training it gives all
-    net = Folds(each, 4, 3).eval()
-    net.keep(1)
-    wanted = torch.cat(first, 1).softmax(2).mean(1)
-    torch.testing.assert_close(net(rows).softmax(1), wanted, rtol=0, atol=1e-6)
-    with pytest.raises(AttributeError, match="keep"):
-        Folds(networks("linear"), 4, 3).keep(1)
-
-
 @pytest.mark.parametrize("kind", ["members", "linear"])
 def test_a_row_is_judged_by_the_network_of_its_fold(kind):
     each, (rows, x) = networks(kind), folded(FOLD)

@@ -1,6 +1,5 @@
 """The default network: what it gives in training and in evaluation, and how it is trained."""
 
-import copy
 import math
 
 import numpy as np
@@ -17,7 +16,6 @@ from evalign.store.files import StoreError
 from evalign.training import Settings, fit
 from tests import tolerances
 from tests.estimator.models import imbalanced, noted_losses
-from tests.estimator.test_export import exported
 from tests.forged import forge, opened
 
 EDGES = [torch.linspace(-2, 2, 9), None, torch.tensor([-1.0, 0.0, 3.0]), None]
@@ -52,45 +50,24 @@ def fitted():
     return classifier().fit(X, Y)
 
 
-@pytest.mark.parametrize("kept", [4, 2])
 @pytest.mark.parametrize("edges", [EDGES, [None] * 4], ids=["embedded", "plain"])
 @pytest.mark.parametrize("offsets", [[0.0, 0.0, 0.0], [0.0, -2.0, 3.0]])
-def test_the_members_are_averaged_as_probabilities(edges, offsets, kept):
+def test_the_members_are_averaged_as_probabilities(edges, offsets):
     net, x = network(edges), rows()
     net.backbone.eval()  # without dropout, so that both modes have the same members
     net.offsets.copy_(torch.tensor(offsets))
     each = net(x).detach()
     assert each.shape == (50, 4, 3)
     assert each.std(1).min() > 1e-3  # members differ
-    net.keep(kept)
-    torch.testing.assert_close(net(x), each[:, :kept], rtol=0, atol=tolerances.FLOAT32_SUM)
-    mean = (each[:, :kept].double() + net.offsets).softmax(2).mean(1)
+    mean = (each.double() + net.offsets).softmax(2).mean(1)
     found = (net.eval()(x).double() + net.offsets).softmax(1)
     torch.testing.assert_close(found, mean, rtol=0, atol=tolerances.FLOAT32_SUM)
 
 
-@pytest.fixture
-def with_two(fitted):
-    clf = copy.deepcopy(fitted)
-    clf.network_.keep(2)
-    return clf
-
-
-def test_it_is_saved_also_with_fewer_members(with_two, fitted, tmp_path):
-    assert not np.array_equal(with_two.predict_proba(X), fitted.predict_proba(X))
-    for members, clf in {3: fitted, 2: with_two}.items():
-        clf.save(tmp_path / "model")
-        again = AlignedClassifier.load(tmp_path / "model")
-        assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
-        assert again.network_.head.k == members
-
-
-@pytest.mark.slow
-def test_a_classifier_with_fewer_members_is_exported(with_two, tmp_path):
-    label, probability = exported(with_two, X, tmp_path / "model.onnx")(X)
-    assert np.array_equal(with_two.classes_[label], with_two.predict(X))
-    expected = with_two.predict_proba(X)
-    np.testing.assert_allclose(probability, expected, atol=tolerances.FLOAT32_SUM)
+def test_it_is_saved(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    again = AlignedClassifier.load(tmp_path / "model")
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
 
 
 def test_a_member_is_a_network_of_its_own():

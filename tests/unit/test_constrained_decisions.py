@@ -114,14 +114,15 @@ def test_each_side_of_an_infeasible_constraint_is_searched_once():
     """Not once more for each order of the others, of which there are k! for k parts."""
     parts = "recall >= 1, precision >= 1, accuracy >= 1, specificity >= 1"
     objective = Objective.of("fit_decision", "f1", parts)
-    wrong, searched = torch.ones(1, 2, 2).double(), []
+    wrong, searched = torch.ones(2, 2).double(), []
 
     def search(side):
-        searched.append(side)
-        raise side.infeasible(wrong, search)
+        searched.append(len(side.constraints))
+        return wrong
 
-    objective.infeasible(wrong, search)
-    assert len(searched) == 4
+    with pytest.raises(ValueError, match=r"reaches recall = 0\.5, precision = 0\.5, accur"):
+        objective.check_met(wrong, search)
+    assert searched == [3, 3, 3, 3, 0]  # and once for all of them
 
 
 # More classes. The brute force tries rules argmax_j (a_j η_j + b_j), half of them without b.

@@ -8,7 +8,7 @@ import torch
 from scipy import optimize, stats
 
 from evalign.decisions import fit_decision
-from evalign.decisions.class_shares import calibration_gap, estimated_shares
+from evalign.decisions.calibration import calibration_gap, estimated_shares
 from tests.unit.test_decisions import problem, value
 
 MEANS = {

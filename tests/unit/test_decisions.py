@@ -96,11 +96,11 @@ def test_labels_of_probabilities():
     eta = torch.tensor([[0.7, 0.1, 0.2], [0.6, 0.2, 0.2], [0.2, 0.1, 0.7]], dtype=torch.float64)
     scores = [[0.76, 0.5, 0.54], [0.66, 1.0, 0.52], [0.41, 0.5, 1.44]]
     expected = torch.tensor(scores, dtype=torch.float64)
-    torch.testing.assert_close(rule.scores_of(eta), expected)
+    torch.testing.assert_close(rule.as_module().scores_of(eta), expected)
     assert rule.labels_of(eta).tolist() == [0, 1, 2]
     logits = eta.log() - rule.offsets
     torch.testing.assert_close(rule.probabilities(logits), eta)
-    torch.testing.assert_close(rule.softmax(logits), eta)
+    torch.testing.assert_close(rule.as_module().softmax(logits), eta)
     assert rule(logits).tolist() == [0, 1, 2]
 
 

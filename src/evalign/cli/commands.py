@@ -1,5 +1,6 @@
 """The commands: their arguments and their help. Each imports its work when it runs."""
 
+import gc
 import os
 from argparse import Namespace
 from importlib import import_module
@@ -28,9 +29,16 @@ def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
     given.reading = {name: shared.get(name) for name in signature(reading).parameters}
     terminal = import_module("evalign.cli.terminal").terminal
     with terminal(as_json=given.as_json, quiet=given.quiet) as spoken:
-        if "metric" in given:
-            import_module("evalign.cli.metrics").check_metric(given.metric)
-        getattr(import_module(f"evalign.cli.{module}"), function)(spoken, given)
+        gc.disable()  # what is loaded lasts, and to look for garbage in it takes a second
+        try:
+            if "metric" in given:
+                import_module("evalign.cli.metrics").check_metric(given.metric)
+            do = getattr(import_module(f"evalign.cli.{module}"), function)
+        finally:
+            gc.enable()
+        if not gc.get_freeze_count():
+            gc.freeze()
+        do(spoken, given)
 
 
 @sharing(output)

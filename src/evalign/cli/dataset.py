@@ -245,5 +245,4 @@ def _typed(table: Any, features: Features, source: object) -> pd.DataFrame:
 
     with refused(TypeError):
         pairs = features.matched(str(source), read_table(str(source), table))
-        found = {learnt.name: series(column) for learnt, column in pairs}
-        return pd.DataFrame(found, copy=False)
+        return pd.DataFrame({learnt.name: series(column) for learnt, column in pairs})

@@ -1,17 +1,27 @@
-"""Fit a decision rule to scores of any form."""
+"""Fit a rule to scores of any form, all at once or batch by batch."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
+from evalign.core.checks import complaint, require
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
 from evalign.decisions.inputs import Groups, Values, as_groups, codes_of, is_text
+from evalign.decisions.objective import Objective
 from evalign.decisions.rule import Decision, DecisionRule
+
+Ranks = Literal["all", "own"]
+Form = tuple[Task, int]  # the task and the number of columns
+OWNER = "DecisionFitter"
 
 
 @torch.no_grad()
@@ -32,15 +42,15 @@ def fit_decision(
     ignore_index: int = -100,
     class_dim: int | None = None,
 ) -> DecisionRule:
-    """Find the best rule for a metric from scores to labels. Deterministic, in float64.
+    """Find the rule from scores to labels that is best for a metric. Deterministic, in float64.
 
     - "argmax": the class with the largest logit.
-    - "tuned": uses the labels of validation rows. For two classes it finds the best of all
-      thresholds, for more a gain matrix. If labels are few, probabilities calibrated with them
-      count too.
-    - "expected": uses probabilities, which labels `y` of exclusive classes, if given, calibrate.
-      For two classes the rule is the best threshold for the expected confusion matrix; for more, a
-      local optimum, guaranteed to be global only for metrics that are linear in the matrix.
+    - "tuned": uses the labels of validation rows. For two classes the rule is the best of all
+      thresholds, for more a gain matrix. If labels are few, probabilities calibrated with the
+      labels count too.
+    - "expected": uses probabilities, calibrated with labels `y` of exclusive classes if there are
+      any. For two classes the rule is the best threshold for the expected confusion matrix; for
+      more, a local optimum, which is surely global only for metrics linear in the matrix.
 
     Scores, labels and weights may be tensors, arrays or lists.
 
@@ -48,26 +58,26 @@ def fit_decision(
         logits: (N, C) or (B, C, ...), or (N,) or (N, 1) for two classes.
         y: labels (N,) or (B, ...), integers from 0 to C − 1, or strings; 0 and 1 in the shape of
             the logits for a multilabel problem. After strings the rule returns strings.
-        probabilities: instead of logits, in the same shapes; (N,) are those of class 1. 0 and 1 are
-            moved by 6e-8, for the logarithm. A frame's columns go by the names of the classes.
+        probabilities: instead of logits, in the same shapes; (N,) are of class 1. 0 and 1 are moved
+            by 6e-8, for the logarithm. A frame's columns go by the names of the classes.
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
             a scalar tensor. A cost is minimised.
         decision: "argmax", "tuned" or "expected".
         task: "binary", "multiclass" or "multilabel"; inferred from the shapes by default.
         sample_weight: (N,) or (B, ...), not negative. Only ratios of weights matter.
-        constraint: such as "recall >= 0.9": the best rule among those that meet it on these rows.
-            Commas separate constraints. "recall[2] >= 0.9" is about class 2, by index or by its
-            name in `classes`. "fpr", "fnr" and "predicted_rate", the share of rows with a label,
-            can be bounded too. "gap(recall) <= 0.05" bounds the difference between groups of rows.
+        constraint: a bound that the rule has to meet on these rows, such as "recall >= 0.9".
+            Commas separate several. "recall[2] >= 0.9" is about class 2, by index or by its name
+            in `classes`. "fpr", "fnr" and "predicted_rate", the share of rows with a label, can be
+            bounded too. "gap(recall) <= 0.05" bounds the difference between groups of rows.
         groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. There is one
             rule for all groups. A group in which the metric is 0/0 is left out.
-        confidence: such as 0.95: the probability that the constraint holds on new data, if these
-            rows are independent draws; for recall, precision and other rates, and their gaps.
-            `rule.promised` tells whether it does; if not, a warning says what is missing.
-        classes: the names of the classes, in order. The default for labels that are strings is
-            their sorted order, which is that of scikit-learn's columns.
-        offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
-            trained with `AlignedLoss`. Pass logits without offsets, here and to the rule.
+        confidence: the probability that the constraint holds on new data, such as 0.95, if these
+            rows are independent draws; for recall, precision and other rates, and their gaps. If
+            the rows are too few, `rule.promised` is False and a warning says what is missing.
+        classes: the names of the classes, in order. Strings as labels are sorted by default, like
+            scikit-learn's columns.
+        offsets: (C,), of a network whose probabilities are softmax(logits + offsets), as after
+            training with `AlignedLoss`. Pass logits without offsets, here and to the rule.
         ignore_index: the label of rows to leave out.
         class_dim: the dimension of the classes; -1 for tokens (B, T, C). The rule remembers it. The
             default is 1, with a warning if the shapes are ambiguous.
@@ -105,3 +115,144 @@ def fit_decision(
         groups=None if groups is None else as_groups(owner, groups, scores),
     )
     return replace(rule, named=named)
+
+
+class Rows(NamedTuple):
+    """Rows (R, ...) with labels, weights and random keys (R,)."""
+
+    logits: Tensor
+    y: Tensor
+    weight: Tensor
+    keys: Tensor
+
+
+class DecisionFitter:
+    """Fits a rule to a stream of batches, such as a validation loop, in bounded memory.
+
+    Up to `max_rows` rows the rule is that of `fit_decision`. Beyond, it is fitted to a uniform
+    random sample of the rows, the same in every run: those with the smallest random keys, so that
+    the samples of several processes combine. All processes of `torch.distributed` must call
+    `compute`.
+
+    Args:
+        max_rows: the number of rows to keep; up to twice as many are held in memory.
+        ranks: "all" processes, or "own" for a rule from the rows of this process alone.
+
+    The other arguments are those of `fit_decision`.
+
+    Examples:
+        >>> fitter = DecisionFitter("f1", decision="expected")
+        >>> for logits in torch.tensor([[-2.0, -0.5], [-0.4, -2.0]]):
+        ...     fitter.update(logits)
+        >>> fitter.compute()(torch.tensor([-2.0, -0.4]))
+        tensor([0, 1])
+    """
+
+    def __init__(
+        self,
+        metric: str | MetricFunction,
+        *,
+        decision: Decision = "tuned",
+        task: Task | None = None,
+        constraint: str | None = None,
+        confidence: float | None = None,
+        classes: Sequence[str | float] | np.ndarray | None = None,
+        offsets: Values | None = None,
+        ignore_index: int = -100,
+        class_dim: int | None = None,
+        max_rows: int = 2**17,
+        ranks: Ranks = "all",
+    ) -> None:
+        self.settings = FitSettings(
+            OWNER, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
+        )
+        Objective.of(OWNER, metric, constraint, classes)  # refuses a gap
+        require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
+        require(ranks in ("all", "own"), OWNER, "ranks", "be one of all, own", repr(ranks))
+        self.offsets, self.max_rows, self.ranks = offsets, max_rows, ranks
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all rows."""
+        self._parts: list[Rows] = []
+        self._form: Form | None = None
+        self._labelled = True  # whether every row came with a label
+        # On the CPU, so that keys are the same on every device.
+        self._generator = torch.Generator().manual_seed(dist.get_rank() if self._gathers() else 0)
+
+    def _gathers(self) -> bool:
+        return self.ranks == "all" and dist.is_available() and dist.is_initialized()
+
+    @torch.no_grad()
+    def update(
+        self,
+        logits: Values | None = None,
+        y: Values | None = None,
+        *,
+        probabilities: Values | None = None,
+        sample_weight: Values | None = None,
+    ) -> None:
+        """Add the rows of a batch, which may be empty, with arguments as of `fit_decision`."""
+        given = probabilities if logits is None else logits
+        if given is not None and len(given) == 0:
+            return
+        settings = self.settings
+        if self._form is not None:
+            settings = replace(settings, task=self._form[0])
+        scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
+        form: Form = "multilabel" if scores.multilabel else "multiclass", scores.rows.shape[1]
+        before = self._form or form
+        require(form == before, OWNER, "logits", f"have {before[1]} columns, as before", form[1])
+        self._form = form
+        if labels is None:
+            self._labelled, labels = False, torch.zeros_like(weight, dtype=torch.int64)
+        keys = torch.rand(len(weight), generator=self._generator, dtype=torch.float64)
+        counted = (weight > 0).view(len(weight), -1).any(1)  # rows without weight come last
+        keys = keys.to(weight.device).masked_fill(~counted, torch.inf)
+        self._keep(Rows(scores.rows, labels, weight, keys))
+
+    def _keep(self, rows: Rows) -> None:
+        self._parts.append(rows)
+        if sum(len(part.keys) for part in self._parts) >= 2 * self.max_rows:
+            self._parts = [self._sample()]
+
+    def _sample(self) -> Rows:
+        """The rows with the smallest keys, in their original order."""
+        whole = Rows(*map(torch.cat, zip(*self._parts, strict=True)))
+        if len(whole.keys) <= self.max_rows:
+            return whole
+        kept = whole.keys.topk(self.max_rows, largest=False).indices.sort().values
+        return Rows(*(part[kept] for part in whole))
+
+    def _over_ranks(self) -> "DecisionFitter":
+        """A fitter with the rows of all ranks."""
+        whole = copy(self)
+        whole._form, whole._parts = None, []
+        own = self._sample() if self._parts else None
+        kept = None if own is None else (own.keys.device.type, [part.cpu() for part in own])
+        for rank in range(dist.get_world_size()):  # one by one, to hold few at a time
+            sent: list[Any] = [(self._form, self._labelled, kept)]
+            dist.broadcast_object_list(sent, src=rank)
+            form, labelled, rows = sent[0]
+            whole._labelled &= labelled
+            if rows is not None:
+                before, whole._form = whole._form or form, form
+                allowed = "have the same columns on every rank"
+                require(form == before, OWNER, "logits", allowed, [before, form])
+                device, parts = rows
+                whole._keep(Rows(*(part.to(device) for part in parts)))
+        return whole
+
+    @torch.no_grad()
+    def compute(self) -> DecisionRule:
+        """Fit the rule to all rows since the last `reset`. It is the same on all ranks."""
+        whole = self._over_ranks() if self._gathers() else self
+        if whole._form is None:
+            cure = "Call update first."
+            raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
+        rows, labels, weight, _ = whole._sample()
+        labels = labels if whole._labelled else None
+        multilabel = whole._form[0] == "multilabel"
+        return fit_rows(
+            self.settings, rows, labels, weight, multilabel=multilabel, offsets=whole.offsets
+        )

@@ -14,7 +14,7 @@ from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.core.text import listed
-from evalign.decisions.class_shares import calibration_gap
+from evalign.decisions.calibration import calibration_gap
 from evalign.decisions.confusions import normalised
 from evalign.decisions.expected import best_expected, confusion_of
 from evalign.decisions.inputs import (
@@ -60,7 +60,7 @@ class FitSettings:
         free, cure = self.decision != "argmax" or self.constraint is None, 'Use "tuned".'
         require(free, owner, "constraint", "be None for argmax", repr(self.constraint), cure)
         check_task(owner, self.task)
-        objective = Objective.of(owner, self.metric, self.constraint, self.classes)
+        objective = Objective.of(owner, self.metric, self.constraint, self.classes, None)
         check_promise(owner, self.decision, self.constraint, self.confidence)
         others = [each.text for each in objective.constraints if rate_of(each) is None]
         allowed = f"come with bounds on {', '.join(RATES)}, each of one class, or on their gaps"
@@ -71,7 +71,7 @@ class FitSettings:
 def check_promise(
     owner: str, decision: Decision, constraint: str | None, confidence: float | None
 ) -> None:
-    """Check a confidence, which needs a constraint and labels."""
+    """Check that a confidence comes with a constraint and labels."""
     if confidence is None:
         return
     ok = isinstance(confidence, Real) and 0.5 <= float(confidence) < 1
@@ -142,7 +142,6 @@ def fit_rows(
     objective = Objective.of(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
-    objective.check_groups(given=groups is not None)
     margin = rows if multilabel else rows[:, 1] - rows[:, 0]
     beyond = (multilabel or number == 2) and bool(((margin < 0) | (margin > 1)).any())
     own = rows.new_zeros(number)
@@ -161,8 +160,7 @@ def fit_rows(
     elif decision == "expected" or target is None:
         found = best_expected(rows, weight, objective, groups, target)
     elif multilabel:
-        thresholds, score = tuned_thresholds(rows, target, weight, objective, own)
-        found = Fitted(threshold_gains(thresholds), "labels", score)
+        found = tuned_thresholds(rows, target, weight, objective, own)
     else:
         labelled = LogitRows(rows, target, weight, argmax, groups)
         sure = settings.confidence

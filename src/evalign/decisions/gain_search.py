@@ -17,7 +17,7 @@ STARTS_TIMES_CLASSES = 2**10
 # After this many steps only the best quarter of the starts continues, but at least four. Earlier,
 # the eventual winners are not yet ahead.
 STEPS_OF_ALL_STARTS, FEWEST_STARTS = 6, 4
-# With at most this many rows, single rows decide the cost of a constraint, and local search begins
+# With at most this many rows, single rows decide what a constraint costs, and local search begins
 # from all starts.
 ROWS_FOR_FULL_LOCAL_SEARCH = 2**7
 # Weight of a constraint violation relative to the metric.
@@ -34,11 +34,11 @@ def best_rule(
 ) -> Tensor:
     """The best rule found, from given starts (S, ...) or from many.
 
-    Constraints enter as (1 − s)·metric − s·violation: the search runs for a range of shares s at
-    once, then for shares between the neighbours of the best one. Local search improves the best
-    rule found that meets the constraints; without any, only that of few rows whose targets are
-    `believed` probabilities, since moving a single row for its label would be luck. One start are
-    class weights (C,) that give the model's `own` labels.
+    Constraints enter as (1 − s)·metric − s·violation. The search runs for many shares s at once,
+    then for shares between the neighbours of the best one, and local search improves the result,
+    which may still miss the constraints. Without constraints, local search is only for few rows
+    whose targets are `believed` probabilities: moving a single row for its label would be luck.
+    The class weights `own` (C,), which give the model's own labels, are one of the starts.
     """
     step = len(rows.eta) // ROWS_FOR_STARTS + 1
     few = len(rows.eta) <= ROWS_FOR_FULL_LOCAL_SEARCH
@@ -64,20 +64,13 @@ def best_rule(
 
     found = torch.stack([safest, rules[first_best(scores)]])
     found = torch.cat([found, starts]) if few else found
-    rule, standing = best_neighbour(rows, found, objective)
-    if standing[0] < 0:
-        raise objective.infeasible(
-            rows.confusions(rule.unsqueeze(0), objective),
-            lambda side: rows.confusions(best_rule(rows, side, starts).unsqueeze(0), side)[0],
-        )
-    return rule
+    return best_neighbour(rows, found, objective)[0]
 
 
 def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
     """Class weights (S, C): the model's own, one over the mass (C,), each class up and down.
 
-    They lie on all sides of local optima, and of points without a slope, where a class is never
-    predicted.
+    They surround local optima, and points without a slope, where a class is never predicted.
     """
     even = torch.where(mass > 0, mass.sum() / mass.clamp(min=1e-300), 1)
     one = torch.ones_like(mass)
@@ -106,13 +99,11 @@ def frank_wolfe(
     """Climb from B rules at once. Return the best rule on each path, and its score.
 
     To first order the best labels are argmax_j Σ_y η_y G[y, j] with G = ∂M/∂C. Their confusion
-    matrix is a corner of the set that rules can reach; C moves towards it as far as M rises (a line
-    search over halvings), and G is computed anew. C belongs to a randomised rule, so the best
-    corner is kept. Every `problems`-th rule belongs to the same problem, and most of those that lag
-    behind are dropped.
-
-    The search ends when the gap ⟨G, corner − C⟩ is no longer positive: at a stationary point, which
-    certifies nothing unless the metric is linear.
+    matrix is a corner of the set that rules can reach. C moves towards the corner as far as M rises
+    (a line search over halvings), and G is computed anew, until the gap ⟨G, corner − C⟩ is no
+    longer positive: at a stationary point, which certifies nothing unless the metric is linear. C
+    belongs to a randomised rule, so the best corner is kept. Every `problems`-th rule belongs to
+    the same problem, and most rules that lag behind are dropped.
     """
     actual = rows.actual()
     corner = rows.confusions(rules, objective)

@@ -16,8 +16,8 @@ from evalign.core.text import listed
 from evalign.core.values import check_weights, cure_of_label, signed, weight_tensor
 from evalign.decisions.module import log_odds
 
-# Replaces a probability of 0, whose logarithm has to be finite. Half the float32 epsilon: rounding
-# of the other probabilities to float32 hides anything smaller.
+# Replaces a probability of 0, whose logarithm would be infinite. It is half the float32 epsilon:
+# rounding the other probabilities to float32 hides anything smaller.
 FLOOR = 2.0**-24
 # Tolerance for probabilities outside of 0 to 1 and for sums of rows other than 1: values may be
 # bfloat16 or rounded to two digits.
@@ -66,8 +66,8 @@ def as_scores(
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
     Without a task, scores are multilabel if they have several columns and the shape of `y`.
-    Probabilities in the place of logits are an error; of one logit for each label a warning, or an
-    error if others are known to lie `beyond` 0 to 1. Scores that `y` ignores may hold anything.
+    Probabilities in place of logits are an error; with one logit for each label they are a warning,
+    or an error if other logits lay `beyond` 0 to 1. Scores that `y` ignores may hold anything.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
@@ -90,7 +90,6 @@ def as_scores(
     allowed = f"be one of the {values.ndim} dimensions of {name}"
     require(ok, owner, "class_dim", allowed, class_dim, "It is 1, or -1 where classes come last.")
     values = values.movedim(class_dim, -1)
-    require(values.shape[-1] > 0, owner, name, "have a column for each class", shape)
     flat = values.flatten(0, -2)
     multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
     if y is not None:
@@ -99,13 +98,14 @@ def as_scores(
         cells = flat if multilabel else flat[:, :1]
         if ignored.numel() == cells.numel():  # otherwise `as_labels` complains
             flat = flat.masked_fill(ignored.reshape(cells.shape), 1 / flat.shape[1])
-    read_values = _read_logits if probabilities is None else _read_probabilities
-    rows, sound = read_values(flat, multilabel)
-    if not sound.all():
+    if probabilities is None:
+        rows, sound = log_odds(flat, multilabel=multilabel), flat.isfinite().all(1)
         allowed, cure = "be finite", "The network has diverged, or masks a class: use -1e4 there."
-        if name == "probabilities":
-            allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
-            cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
+    else:
+        rows, sound = _read_probabilities(flat, multilabel)
+        allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
+        cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
+    if not sound.all():
         raise ValueError(complaint(owner, name, allowed, _first_of(~sound, flat, values), cure))
     if name == "logits":
         several = flat.shape[1] > 1 and not multilabel
@@ -170,11 +170,6 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
     raise TypeError(complaint(owner, name, allowed, got, cure))
 
 
-def _read_logits(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
-    """Log-odds if multilabel, otherwise logits minus their maximum; and which rows are finite."""
-    return log_odds(values, multilabel=multilabel), values.isfinite().all(1)
-
-
 def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
     """Logits of probabilities, with `FLOOR` in place of 0, and which rows are probabilities."""
     sound = ((values >= -FROM_ONE) & (values <= 1 + FROM_ONE)).all(1)
@@ -184,7 +179,7 @@ def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tenso
     if values.shape[1] == 1:
         values = torch.cat([1 - values, values], 1)
     sound &= (values.sum(1) - 1).abs() <= FROM_ONE
-    return _read_logits(values.clamp(min=FLOOR).log(), multilabel)[0], sound
+    return log_odds(values.clamp(min=FLOOR).log(), multilabel=False), sound
 
 
 def without_floor(probabilities: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Improve a rule by giving one label to more rows or to fewer, over all cuts.
 
-`gain_search` follows slopes, which are blind to single rows. Where a constraint binds, these decide
-whether it is met and at what cost.
+`gain_search` follows slopes, which are blind to single rows. Where a constraint binds, single rows
+decide whether it is met and at what cost.
 """
 
 import torch
@@ -13,9 +13,9 @@ from evalign.decisions.objective import ROUNDING, Objective, in_units_of_roundin
 
 # Moves from one start: enough for three rounds over twenty classes.
 MOVES = 128
-# Probabilities read in all moves: a limit for many rows, where single ones do not matter.
+# Probabilities read in all moves: a limit for many rows, where single rows do not matter.
 MOST_READ = 2**27
-# Numbers in the confusions of a move: it tries as many evenly spread cuts as they allow.
+# Numbers in the confusions of a move, which bound how many evenly spread cuts it tries.
 NUMBERS = 2**22
 # A larger number in a rule would leave no digits for the others.
 LARGEST_MOVE = 1e8
@@ -41,8 +41,8 @@ def _climb(
     """Move one label after the other until no move improves the rule.
 
     Two numbers belong to the score of label j alone: one is added on every row, one multiplies η_j.
-    All values of each are tried at once: they are cuts between rows, sorted by the value at which j
-    overtakes the best other label.
+    All values of a number are tried at once, as cuts between the rows, sorted by the value at which
+    j overtakes the best other label.
     """
     of_one = [
         each.metric.index for each in objective.constraints if isinstance(each.metric, OfClass)

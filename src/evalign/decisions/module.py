@@ -18,52 +18,18 @@ def log_odds(logits: Tensor, *, multilabel: bool) -> Tensor:
     return logits - logits.amax(1, keepdim=True)
 
 
-class Formula:
-    """The formula of a rule: from logits to probabilities η, scores and labels.
-
-    `gain`, `factor`, `offsets` and `class_dim` are those of `DecisionRule`.
-    """
-
-    gain: Any
-    factor: Any
-    offsets: Any
-    multilabel: Any
-    class_dim: Any
-
-    def calibrated(self, logits: Tensor) -> Tensor:
-        """factor·logits + offsets, of rows (N, C)."""
-        scaled = self.factor * logits
-        return scaled if self.offsets is None else scaled + self.offsets.to(logits.device)
-
-    def softmax(self, logits: Tensor) -> Tensor:
-        """η (N, C) of finite logits (N, C); (N, L, 2) if multilabel: of absence and of presence."""
-        rows = self.calibrated(logits)
-        if self.multilabel:
-            return torch.stack([-rows, rows], -1).sigmoid()
-        return rows.softmax(1)
-
-    def scores_of(self, probabilities: Tensor) -> Tensor:
-        """The expected gains Σ_y η_y G[y, j] of labels (N, C); of presence (N, L) if multilabel."""
-        gain = self.gain.to(probabilities.device)
-        if not self.multilabel:
-            return probabilities @ gain
-        absent, present = (probabilities.unsqueeze(-2) @ gain).squeeze(-2).unbind(-1)
-        return present - absent
-
-    def labels_of(self, probabilities: Tensor) -> Tensor:
-        """The labels (N,) of the largest scores; if multilabel (N, L), 1 for a positive score."""
-        scores = self.scores_of(probabilities)
-        return (scores > 0).long() if self.multilabel else scores.argmax(1)
-
-
-class RuleModule(Formula, nn.Module):
+class RuleModule(nn.Module):
     """A rule as a module from logits to label indices, made by `DecisionRule.as_module`.
 
     It computes in float64, so that its labels are those of the rule. A row with NaN or infinite
-    logits gets the label −1, and in a multilabel problem all its labels do.
+    logits gets the label −1, for all its labels in a multilabel problem.
     """
 
-    def __init__(self, rule: Formula, probabilities: bool = False) -> None:
+    gain: Tensor
+    factor: Tensor
+    offsets: Tensor
+
+    def __init__(self, rule: Any, probabilities: bool = False) -> None:
         super().__init__()
         gain = rule.gain.detach().clone().double()
         offsets = torch.zeros(len(gain)) if rule.offsets is None else rule.offsets.detach().clone()
@@ -72,6 +38,29 @@ class RuleModule(Formula, nn.Module):
         self.register_buffer("offsets", offsets.to(gain))
         self.multilabel, self.class_dim = rule.multilabel, rule.class_dim
         self.probabilities = probabilities
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """factor·logits + offsets, of rows (N, C)."""
+        return self.factor * logits + self.offsets
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        """η (N, C) of finite logits (N, C); (N, L, 2) if multilabel: of absence and of presence."""
+        rows = self.calibrated(logits)
+        if self.multilabel:
+            return torch.stack([-rows, rows], -1).sigmoid()
+        return rows.softmax(1)
+
+    def scores_of(self, eta: Tensor) -> Tensor:
+        """The expected gains Σ_y η_y G[y, j] of labels (N, C); of presence (N, L) if multilabel."""
+        if not self.multilabel:
+            return eta @ self.gain
+        absent, present = (eta.unsqueeze(-2) @ self.gain).squeeze(-2).unbind(-1)
+        return present - absent
+
+    def labels_of(self, eta: Tensor) -> Tensor:
+        """The labels (N,) of the largest scores; if multilabel (N, L), 1 for a positive score."""
+        scores = self.scores_of(eta)
+        return (scores > 0).long() if self.multilabel else scores.argmax(1)
 
     def forward(self, logits: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         many, dim = self.multilabel, self.class_dim

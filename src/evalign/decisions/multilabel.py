@@ -1,9 +1,9 @@
 """Multilabel problems: a threshold for each label.
 
-An average over labels (macro, weighted) is maximal where the score of each label is: at the best of
-all thresholds of each label, exactly. Any other function of the labels' sums is maximised by
-coordinate ascent, over all thresholds of one label while the others are fixed. For a quotient of
-sums over labels, such as micro-averaged F1, the end of the ascent is a global optimum.
+An average over labels (macro, weighted) is maximal where each label has the best of all its
+thresholds. Any other function of the labels' sums is maximised by coordinate ascent: over all
+thresholds of one label, while the others are fixed. For a quotient of sums over labels, such as
+micro-averaged F1, the ascent ends at a global optimum.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta
 from evalign.decisions import calibration
 from evalign.decisions.objective import ROUNDING, Objective
-from evalign.decisions.threshold import SATURATED, best_cut, cut_places
-from evalign.decisions.tuned import FOLDS, enough, folds
+from evalign.decisions.threshold import SATURATED, all_cuts, best_cut, threshold_gains
+from evalign.decisions.tuned import FOLDS, Fitted, enough, folds
 
 # Rounds over all labels. The ascent ends when a round changes nothing, usually after four.
 MOST_ROUNDS = 20
-# Thresholds tried for a label if the metric reads the sums of all labels, since each costs a call.
-# They are spread evenly over all rows and over positive rows.
+# Thresholds tried for a label where each costs a call of the metric, because it reads the sums of
+# all labels. They are spread evenly over all rows and over positive rows.
 MOST_CUTS = 2**10
 # Weight of the constraint relative to the metric in the Lagrangian.
 ODDS = [0.0, *(2.0**k for k in range(-5, 11))]
@@ -75,12 +75,12 @@ def sums(margin: Tensor, positive: Tensor, weight: Tensor, at: Tensor) -> Tensor
 
 def tuned_thresholds(
     margin: Tensor, y: Tensor, weight: Tensor, objective: Objective, own: Tensor
-) -> tuple[Tensor, float]:
-    """Find thresholds with labels y (N, L) and weights (N, L), and their score.
+) -> Fitted:
+    """Find the thresholds for labels y (N, L) with weights (N, L).
 
-    A threshold lies halfway between the best one for the labels and the best one for the label's
-    calibrated probabilities, the best of the rules in `study/benchmarks/multilabel_rules.py`. A
-    label that all rows have, or none, keeps the network's own threshold, in `own` (L,).
+    A threshold lies halfway between the best for the labels and the best for the label's calibrated
+    probabilities: no rule in `study/benchmarks/multilabel_rules.py` did better. A label that all
+    rows have, or none, keeps the network's own threshold, in `own` (L,).
     """
     positive, given = y.double(), weight
 
@@ -103,7 +103,8 @@ def tuned_thresholds(
         fold = torch.stack([folds(column) for column in y.T], 1)
         for held_out in (weight * (fold == number) for number in range(FOLDS)):
             reached += sums(margin, positive, held_out, learned(weight - held_out))
-    return found, objective.scores(reached.unsqueeze(0)).item()
+    score = objective.scores(reached.unsqueeze(0)).item()
+    return Fitted(threshold_gains(found), "labels", score)
 
 
 def _climb(
@@ -112,10 +113,10 @@ def _climb(
     objective: Objective,
     of_sums: Callable[[Confusion], Tensor] | None,
 ) -> Tensor:
-    """Coordinate ascent from the model's own thresholds, until no single change is better.
+    """Climb from the model's own thresholds, one label at a time, until no change is better.
 
     Constraints enter through the Lagrangian, with increasing weight; then only points that meet
-    them count.
+    the constraints count.
     """
 
     def reached(at: list[int]) -> Tensor:
@@ -150,13 +151,13 @@ def _climb(
             share = totals.new_tensor(odds / (1 + odds))
             at = climbed(at, lambda sums, share=share: objective.mixed(sums, share))
             score = objective.scores(reached(at).unsqueeze(0)).item()
-            if score > most + ROUNDING:
+            if most == -torch.inf or score > most + ROUNDING:
                 most, kept = score, at
-        if objective.constraints and most == -torch.inf:
-            raise objective.infeasible(reached(at).unsqueeze(0), lambda side: reached(best(side)))
         return climbed(kept, objective.scores)
 
-    return torch.stack([middle[k] for (middle, _), k in zip(lines, best(objective), strict=True)])
+    found = best(objective)
+    objective.check_met(reached(found), lambda side: reached(best(side)))
+    return torch.stack([middle[k] for (middle, _), k in zip(lines, found, strict=True)])
 
 
 def _line(
@@ -166,12 +167,10 @@ def _line(
 
     Rows without weight are left out.
     """
-    counted = weight > 0
-    if counted.any():
-        margin, positive, weight = margin[counted], positive[counted], weight[counted]
-    order, middle, kept = cut_places(margin)
-    below = torch.stack([weight * positive, weight], 1)[order].cumsum(0)
-    above = torch.cat([below[-1:], below[-1] - below])[kept]
+    counted = weight > 0 if weight.any() else weight == 0
+    target = torch.stack([positive, torch.ones_like(positive)], 1)
+    middle, _, cells = all_cuts(margin[counted], target[counted], weight[counted])
+    above = cells[..., 1]
     if most is not None and len(middle) > most:
         share = (1 - above / above[0].clamp(min=1e-300)).mean(1)
         even = torch.linspace(0, 1, most, dtype=share.dtype, device=share.device)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
@@ -32,9 +31,9 @@ Groups = Sequence[Confusion] | None
 class Objective:
     """Scores of many confusions at once, and their slopes.
 
-    A confusion is a tensor here: the matrix (d, d), or for a `compact` objective the three sums
-    (3, d) that most metrics need: true positives, predicted and actual mass. Multilabel confusions
-    are these sums and the total mass of each label, (4, L). With G `groups` of rows, the matrices
+    A confusion is a tensor here: the matrix (d, d), or for a `compact` objective three sums (3, d),
+    which most metrics need: true positives, predicted and actual mass. Multilabel confusions are
+    the three sums and the total mass of each label, (4, L). With G `groups` of rows, the matrices
     of the groups are stacked, (G·d, d). A `score` of the confusions of all rows and of the groups
     takes the place of the metric. Errors name the `owner`.
     """
@@ -46,7 +45,6 @@ class Objective:
     compact: bool = False
     multilabel: bool = False
     groups: int = 0
-    of_side: bool = False  # as made by `_side`, whose error is not read
 
     @classmethod
     def of(
@@ -55,21 +53,22 @@ class Objective:
         metric: str | MetricFunction,
         constraint: str | None,
         classes: Iterable[object] | None = None,
-        groups: int = 0,
+        groups: int | None = 0,
         *,
         multilabel: bool = False,
     ) -> "Objective":
-        """Make the objective from the arguments of `fit_decision`."""
+        """Make the objective from the arguments of `fit_decision`.
+
+        Groups have to be given exactly where a constraint bounds a gap, unless None are known yet.
+        """
         metric = resolve(metric, owner=owner)
         constraints = () if constraint is None else parse(constraint, classes, owner=owner)
-        return cls(owner, metric, None, constraints, multilabel=multilabel, groups=groups)
-
-    def check_groups(self, *, given: bool) -> None:
-        """Check that groups are given exactly when a constraint bounds a gap between groups."""
-        gap = any(each.gap for each in self.constraints)
-        allowed = "be given for a constraint with a gap" if gap else "be None without a gap"
-        cure = 'Use fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.'
-        require(gap == given, self.owner, "groups", allowed, "groups" if given else "none", cure)
+        if groups is not None:
+            gap, got = any(each.gap for each in constraints), "groups" if groups else "none"
+            allowed = "be given for a constraint with a gap" if gap else "be None without a gap"
+            cure = 'Use fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.'
+            require(gap == bool(groups), owner, "groups", allowed, got, cure)
+        return cls(owner, metric, None, constraints, multilabel=multilabel, groups=groups or 0)
 
     def unconstrained(self) -> "Objective":
         """The metric without the constraints."""
@@ -131,45 +130,36 @@ class Objective:
         c, groups = self._confusion(confusion)
         return {each.text: each.slack(c, groups).item() for each in self.constraints}
 
-    def infeasible(
-        self, confusions: Tensor, search: Callable[["Objective"], Tensor] | None = None
-    ) -> Infeasible:
-        """The error if no confusion meets all constraints, with what is possible on each side.
+    def check_met(self, confusion: Tensor, search: Callable[["Objective"], Tensor]) -> None:
+        """Check that the best confusion meets all constraints, or say what is possible.
 
-        A `search` gives the best confusion for an objective, unless these are all there are.
+        A `search` returns the best confusion for an objective, whether or not it meets the
+        constraints.
         """
-        found = [confusions.flatten(0, -3)]
-        n = len(self.constraints)
-        several = range(n) if n > 1 and not self.of_side else ()
-        if search is not None:
-            for place in several:
-                with suppress(Infeasible):
-                    found.append(search(self._side(place)).unsqueeze(0))
-        flat = torch.cat(found)
-        nearest = flat[self.smallest_slack(flat).nan_to_num(-torch.inf).argmax()]
-        c, groups = self._confusion(nearest)
-        reached = [f"{each.given} = {each.value(c, groups):.4g}" for each in self.constraints]
-        sides = filter(None, [self._possible(place, flat) for place in several])
+        if not self.constraints or self._met(confusion):
+            return
+        sides = []
+        for one in self.constraints if len(self.constraints) > 1 else ():
+            others = tuple(each for each in self.constraints if each is not one)
+            side = replace(self, score=one.slack, constraints=others)
+            found = search(side)
+            if side._met(found):
+                held = repr(", ".join(each.text for each in others))
+                most = f"{'up' if one.at_least else 'down'} to {self._value(one, found)}"
+                sides.append(f"{held} is possible with {one.given} {most}.")
+        both = torch.stack([confusion, search(self.safest())])
+        nearest = both[self.smallest_slack(both).nan_to_num(-torch.inf).argmax()]
+        reached = [f"{each.given} = {self._value(each, nearest)}" for each in self.constraints]
         cure = " ".join(sides) or f"The best rule found reaches {', '.join(reached)}."
         allowed = "be met by some rule on these rows"
         got = repr(", ".join(each.text for each in self.constraints))
-        return Infeasible(complaint(self.owner, "constraint", allowed, got, cure))
+        raise Infeasible(complaint(self.owner, "constraint", allowed, got, cure))
 
-    def _side(self, place: int) -> "Objective":
-        """The slack of one constraint as the metric, under the others."""
-        one, others = self.constraints[place], [*self.constraints]
-        del others[place]
-        return replace(self, score=one.slack, constraints=tuple(others), of_side=True)
+    def _met(self, confusion: Tensor) -> bool:
+        return bool(self.scores(confusion.unsqueeze(0)).isfinite())
 
-    def _possible(self, place: int, confusions: Tensor) -> str:
-        """The best value of one constraint where the others hold, in words; "" if they never do."""
-        scores, one = self._side(place).scores(confusions), self.constraints[place]
-        if not scores.isfinite().any():
-            return ""
-        value = one.value(*self._confusion(confusions[scores.argmax()])).item()
-        others = ", ".join(each.text for each in self.constraints if each is not one)
-        up_to = "up to" if one.at_least else "down to"
-        return f"{others!r} is possible with {one.given} {up_to} {value:.4g}."
+    def _value(self, constraint: Constraint, confusion: Tensor) -> str:
+        return f"{constraint.value(*self._confusion(confusion)):.4g}"
 
     def mixed(self, confusions: Tensor, share: Tensor) -> Tensor:
         """(1 − share)·metric − share·(smooth violation of the bounds); NaN becomes −∞."""

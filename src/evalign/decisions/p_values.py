@@ -1,10 +1,10 @@
 """p-values of violated constraints, and the number of rows that a test needs.
 
-The hypothesis is that the constraint does not hold on new data. It can be tested for rates, the
-shares of some rows: recall, precision and the like of one class, and accuracy. The p-value is the
-exact binomial tail (Clopper and Pearson). For a gap it is approximate: the normal tail, after z²
-rows are added to each group, half of which count (Agresti and Coull), so that a perfect rate of few
-rows does not count as certain. For unequal weights, the effective number of rows is Kish's,
+The hypothesis is that the constraint does not hold on new data. It can be tested for rates, which
+are shares of some rows: recall, precision and the like of one class, and accuracy. The p-value is
+the exact binomial tail (Clopper and Pearson). For a gap it is the normal tail, after z² rows are
+added to each group, half of which count (Agresti and Coull), so that a perfect rate of few rows
+does not count as certain. For unequal weights, the effective number of rows is Kish's,
 (Σw)² / Σw².
 """
 
@@ -43,9 +43,9 @@ ROWS = {
 
 
 class Rate(NamedTuple):
-    """A metric that is a share of some rows, whose number is the sum `of` a confusion.
+    """A metric that is a share of some rows, which the sum `of` a confusion counts.
 
-    Of two classes it is `monotone` if it only rises or only falls with the threshold.
+    Of two classes the rate is `monotone` if it only rises or only falls with the threshold.
     """
 
     of: str
@@ -120,8 +120,8 @@ def slack_and_error(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The slack of a constraint for K rules and its standard error, with z² rows added.
 
-    A gap is violated if any pair of groups violates it. So the pair closest to its bound, in
-    standard errors, stands for the gap. The slack is −∞ where the metric is undefined.
+    Any pair of groups can violate a gap, so the pair closest to the bound, in standard errors,
+    stands for the gap. The slack is −∞ where the metric is undefined.
     """
     value, rows = seen.rates(constraint)
     value = (value * rows + z**2 / 2) / (rows + z**2)

@@ -1,13 +1,13 @@
 """Rules whose constraints hold on new data, with a given confidence.
 
-A rule is accepted only if the p-value of a violated constraint (`p_values`) is at most
-δ = (1 − confidence) / (number of constraints). Then the probability, over the draw of the rows, of
-accepting a rule that violates a constraint is at most 1 − confidence.
+A rule passes if the p-value of each violated constraint (`p_values`) is at most
+δ = (1 − confidence) / (number of constraints). Then the probability, over the draw of the rows,
+that a rule passes and violates a constraint is at most 1 − confidence.
 
 Two classes and a rate among fixed rows (recall, specificity, fpr, fnr, predicted_rate): the rate is
-monotone in the threshold. Let t* be the threshold where the bound is reached, which does not depend
-on the rows. If any threshold beyond t* passes, so does t*, because its counts are at least as good.
-So the choice among all thresholds costs nothing.
+monotone in the threshold. Let t* be the threshold that reaches the bound, whatever the rows. If any
+threshold beyond t* passes, so does t*, because its counts are at least as good. So the choice among
+all thresholds costs nothing.
 
 Two classes and precision, npv, accuracy or a gap: the rows that chose a threshold cannot test it.
 So a ladder of thresholds is fixed by the ranks of the rows, without their labels, and climbed in a
@@ -16,7 +16,7 @@ that passes hands its part to the next step, and a step that fails loses it. Thi
 a threshold is tested as if it were at a row.
 
 More classes: the bounds are tightened by a margin until the rule that the search finds passes. The
-search has seen the rows, which the test ignores: the promise is approximate.
+test ignores that the search has seen the rows, so the promise is approximate.
 """
 
 import math
@@ -37,8 +37,8 @@ from evalign.decisions.tuned import Fitted, LogitRows, tuned
 # Steps of the ladder for each halving of the rows beyond a threshold.
 STEPS_PER_HALVING = 8
 # The first start, in rows, and the ratio between starts. The best threshold for accuracy or a gap
-# may lie anywhere, and needs a start nearby. Precision falls as more rows are labelled: few starts
-# are enough, the first at this multiple of the rows that suffice if all are correct.
+# may lie anywhere, and needs a start nearby. Precision falls as more rows are labelled, so few
+# starts are enough, the first at this multiple of the rows that suffice if all are correct.
 FIRST_START, START_RATIO = 8.0, 1.5
 FIRST_START_OF_LABELLED, START_RATIO_OF_LABELLED = 1.5, 4.0
 # Searches with different margins, for more than two classes.
@@ -54,8 +54,8 @@ def promised(
 ) -> Fitted:
     """The best rule that passes.
 
-    If no rule passes, return the one closest to passing among those that meet the constraints on
-    these rows, and warn how many rows are needed.
+    If none passes, it is the one closest to passing of those that meet the constraints on these
+    rows, with a warning that says how many rows are needed.
     """
     level = (1 - confidence) / len(objective.constraints)
     two = rows.logits.shape[1] == 2
@@ -78,8 +78,9 @@ def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tupl
     middle, below, matrices = all_cuts(margin, target, weight)
     _, _, squares = all_cuts(margin, target, weight**2)
     seen, scores = CellSums.of(objective, matrices, squares), objective.scores(matrices)
-    if scores.amax().isneginf():
-        raise objective.infeasible(matrices)
+    objective.check_met(
+        matrices[scores.argmax()], lambda side: matrices[side.scores(matrices).argmax()]
+    )
     p = np.stack([p_values(each, seen, level) for each in objective.constraints])
     passed = np.stack(
         [climbed(*tested, below, level) for tested in zip(objective.constraints, p, strict=True)]

@@ -14,10 +14,10 @@ from evalign.core.checks import complaint, require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions.class_shares import estimated_shares
+from evalign.decisions.calibration import estimated_shares
 from evalign.decisions.expected import best_expected, confusion_of
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
-from evalign.decisions.module import Formula, RuleModule
+from evalign.decisions.module import RuleModule
 from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
 from evalign.store.files import write_json
@@ -27,7 +27,7 @@ LARGEST_GAP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionRule(Formula):
+class DecisionRule:
     """A rule that gives a row with class probabilities η the label argmax_j Σ_y η_y G[y, j].
 
     Made by `fit_decision`, whose forms of logits and probabilities it takes. The label of a row
@@ -40,21 +40,21 @@ class DecisionRule(Formula):
         decision: "argmax", "tuned" or "expected".
         source: the origin of G: "argmax", "expected", "labels" for a tuned rule, or "adapted". A
             tuned rule is "argmax" if fewer than two classes have labels.
-        score: the metric of a tuned rule on its rows, greater is better, cross-fitted unless only
-            labels count.
+        score: the metric of a tuned rule on the rows of the fit, greater is better, cross-fitted
+            unless only labels count.
         argmax_score: the metric of argmax on the same rows.
         offsets: added to logits: η = softmax(factor·logits + offsets).
         class_dim: the dimension of the classes in scores of more than two dimensions.
-        class_prior: the share of each class (C,) or label (L,) in the rows of the fit: by their
-            labels if the rule is tuned, otherwise by their probabilities.
-        calibration_gap: the largest relative difference, beyond chance, between a class's mean
-            probability and its share of the labels in the rows of the fit.
+        class_prior: the share of each class (C,) or label (L,) in the rows of the fit: by labels
+            if the rule is tuned, otherwise by probabilities.
+        calibration_gap: the largest relative difference, beyond chance, between the mean
+            probability of a class and its share of the labels.
         rows: the number of rows of the fit.
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
-        promised: whether these rows prove the constraints at this confidence.
+        promised: whether these rows prove the constraints at the given confidence.
         named: whether labels are returned by the names in `classes`.
-        beyond: whether the logits of two classes or many labels left 0 to 1 in the fit. Calls with
-            one logit for each label then refuse what looks like probabilities.
+        beyond: whether logits of two classes or many labels left 0 to 1 in the fit. The rule then
+            refuses one logit for each label that looks like a probability.
     """
 
     gain: Tensor
@@ -79,22 +79,26 @@ class DecisionRule(Formula):
     beyond: bool = False
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Labels: class indices, names if the fit was given these; 0 and 1 if multilabel."""
-        scores = self._scores("DecisionRule", logits, probabilities)
-        labels = scores.in_original_form(self.labels_of(self.softmax(scores.rows)))
+        """Labels: class indices, or names if the fit was given names; 0 and 1 if multilabel."""
+        scores, formula = self._read("DecisionRule", logits, probabilities)
+        labels = scores.in_original_form(formula.labels_of(formula.softmax(scores.rows)))
         names = np.array(self.classes)
         return names[np.asarray(labels.tolist(), np.int64)] if self.named else labels
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Scores, a column for each class: the label is the argmax; if multilabel, score > 0."""
-        scores = self._scores("DecisionRule", logits, probabilities)
-        return scores.in_original_form(self.scores_of(self.softmax(scores.rows)))
+        """Scores, a column for each class: labels are the argmax, or score > 0 if multilabel."""
+        scores, formula = self._read("DecisionRule", logits, probabilities)
+        return scores.in_original_form(formula.scores_of(formula.softmax(scores.rows)))
 
     def probabilities(self, logits: Values) -> Any:
         """Probabilities η, float64, with a column for each class."""
-        scores = self._scores("DecisionRule", logits, None)
-        eta = self.softmax(scores.rows)
+        scores, formula = self._read("DecisionRule", logits, None)
+        eta = formula.softmax(scores.rows)
         return scores.in_original_form(eta[..., 1] if self.multilabel else eta)
+
+    def labels_of(self, eta: Tensor) -> Tensor:
+        """Label indices of rows with probabilities η (N, C) on the CPU."""
+        return self.as_module().labels_of(eta)
 
     def __str__(self) -> str:
         """The rule in words: from which probability on, or by which offsets of the logits."""
@@ -109,10 +113,10 @@ class DecisionRule(Formula):
         return "\n".join(["the largest logit plus", *lines])
 
     def _added(self, against: int) -> Tensor:
-        """What makes each class even with one of them: added to its logit (C,).
+        """What has to be added to each logit for its class to be even with one class (C,).
 
-        This is the whole rule where G is diagonal. Otherwise it is exact where only the two classes
-        are possible. −∞ for a class that is never predicted.
+        These numbers are the whole rule if G is diagonal, and otherwise exact where only the two
+        classes are possible. A class that is never predicted has −∞.
         """
         gain = self.gain
         won = (gain.diag() - gain[:, against]).clamp(min=0)
@@ -125,9 +129,9 @@ class DecisionRule(Formula):
 
     @property
     def threshold(self) -> Any:
-        """The model's own probability of the second of two classes above which it is predicted.
+        """The model's own probability above which it predicts the second of two classes.
 
-        An array (L,) if multilabel. 0 means always, 1 never. More classes have no threshold.
+        0 means always, 1 never. If multilabel it is an array (L,). More classes have no threshold.
         """
         at = self.log_odds
         at = torch.where(at.abs() > -math.log(FLOOR), at.sign() * torch.inf, at).sigmoid()
@@ -136,20 +140,22 @@ class DecisionRule(Formula):
     @property
     def log_odds(self) -> Tensor:
         """The `threshold` on the scale of the logits: (), or (L,) if multilabel."""
-        if not self.multilabel and len(self.gain) != 2:
-            number = len(self.gain)
+        if self.multilabel:
+            offsets = 0 if self.offsets is None else self.offsets
+            return ((self.gain[:, 0, 0] / self.gain[:, 1, 1]).log() - offsets) / self.factor
+        if (number := len(self.gain)) != 2:
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
-        if not self.multilabel:
-            return -self._added(0)[1]
-        offsets = 0 if self.offsets is None else self.offsets
-        return ((self.gain[:, 0, 0] / self.gain[:, 1, 1]).log() - offsets) / self.factor
+        return -self._added(0)[1]
 
     @property
     def multilabel(self) -> bool:
         """Whether each column is a label of its own."""
         return self.task == "multilabel"
 
-    def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
+    def _read(
+        self, owner: str, logits: Values | None, probabilities: Values | None
+    ) -> tuple[Scores, RuleModule]:
+        """The scores, and the formula on their device."""
         how = self.task, self.class_dim, None, self.classes
         scores = as_scores(owner, logits, probabilities, None, *how, beyond=self.beyond)
         name = "logits" if probabilities is None else "probabilities"
@@ -157,12 +163,12 @@ class DecisionRule(Formula):
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
         got = scores.rows.shape[1]
         require(got == len(self.gain), owner, name, allowed, got, ONE_ROW)
-        return scores
+        return scores, self.as_module().to(scores.rows.device)
 
     def as_module(self, *, probabilities: bool = False) -> RuleModule:
         """The rule as a module from logits to label indices, to ship with a network.
 
-        With `probabilities` it returns a pair, labels and the probabilities, with a column for each
+        With `probabilities` the module returns labels and probabilities, with a column for each
         class. It checks nothing: a row with NaN or infinite logits gets the label −1.
 
         Examples:
@@ -181,9 +187,9 @@ class DecisionRule(Formula):
     ) -> "DecisionRule":
         """Adapt the rule to unlabelled rows with other class shares.
 
-        The shares are estimated from the probabilities, unless they are given, and stay the same if
-        chance explains the difference. Two assumptions: the distribution within each class is
-        unchanged, and the probabilities were calibrated; a `calibration_gap` above a quarter is
+        The shares are estimated from the probabilities unless given, and stay as they were if
+        chance explains the difference. Two things are assumed: the distribution within each class
+        is unchanged, and the probabilities were calibrated; a `calibration_gap` above a quarter is
         warned of. The rule is then found from the corrected probabilities, as by "expected".
 
         Args:
@@ -201,13 +207,12 @@ class DecisionRule(Formula):
         objective = Objective.of(
             owner, self.metric, self.constraint, self.classes, multilabel=self.multilabel
         )
-        objective.check_groups(given=False)
-        scores = self._scores(owner, logits, probabilities)
-        rows = self.calibrated(scores.rows)
+        scores, formula = self._read(owner, logits, probabilities)
+        rows = formula.calibrated(scores.rows)
         weight = torch.ones_like(rows if self.multilabel else rows[:, 0])
         old = self._shares(self.class_prior.to(rows))
         if class_prior is None:
-            new = estimated_shares(self.softmax(scores.rows), old, self.rows or len(rows))
+            new = estimated_shares(formula.softmax(scores.rows), old, self.rows or len(rows))
             if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
                 warn(
                     f"The class shares estimated by {owner} are unreliable: the probabilities were "
@@ -230,7 +235,7 @@ class DecisionRule(Formula):
             gain=gain,
             source="adapted",
             score=None,
-            offsets=change if self.offsets is None else self.offsets.to(rows) + change,
+            offsets=formula.offsets + change,
             class_prior=new,
             rows=len(rows),
             slacks=objective.slacks(confusion_of(objective, adapted, eta, eta, weight, gain)),

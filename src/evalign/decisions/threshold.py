@@ -15,20 +15,6 @@ def all_cuts(margin: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Te
 
     Cut k gives label 0 to the k rows with the lowest log-odds. After one sort, cumulative sums of
     the targets (N, 2), labels or probabilities, give the matrices. With groups, they are (N, G·2).
-    """
-    order, middle, kept = cut_places(margin)
-    # Cells first, cuts last in memory: sums and scores then run along the cuts.
-    below = (weight[order] * target.T[:, order]).cumsum(-1)
-    below = torch.cat([torch.zeros_like(below[..., :1]), below], -1)
-    total = below[..., -1:]
-    if len(kept) < below.shape[-1]:
-        below = below[..., kept]
-    return middle, kept, torch.stack([below, total - below], 1).permute(2, 0, 1)
-
-
-def cut_places(margin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The order of rows by log-odds, the thresholds between them, and the rows below each.
-
     Rows with equal log-odds are never separated. A threshold lies midway between its neighbours;
     outside of all rows, at the default 0 or 1 away from the last row, whichever is farther out.
     """
@@ -39,15 +25,22 @@ def cut_places(margin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     apart = high - low > ROUNDING * (1 + low.abs())
     edge = apart.new_ones(1)
     kept = torch.cat([edge, apart, edge]).nonzero().squeeze(1)
-    return order, middle[kept], kept
+    # Cells first, cuts last in memory: sums and scores then run along the cuts.
+    below = (weight[order] * target.T[:, order]).cumsum(-1)
+    below = torch.cat([torch.zeros_like(below[..., :1]), below], -1)
+    total = below[..., -1:]
+    if len(kept) < below.shape[-1]:
+        below = below[..., kept]
+    return middle[kept], kept, torch.stack([below, total - below], 1).permute(2, 0, 1)
 
 
 def best_threshold(margin: Tensor, target: Tensor, weight: Tensor, objective: Objective) -> Tensor:
     """The best threshold on the log-odds for rows with weights (N,): exact, over all cuts."""
     middle, _, confusions = all_cuts(margin, target, weight)
     scores = objective.scores(confusions)
-    if objective.constraints and scores.amax().isneginf():
-        raise objective.infeasible(confusions)
+    objective.check_met(
+        confusions[scores.argmax()], lambda side: confusions[side.scores(confusions).argmax()]
+    )
     return middle[best_cut(middle, scores)]
 
 

@@ -1,9 +1,9 @@
 """Find the gain matrix with labels, without overfitting few of them.
 
-A search over labels alone overfits when they are few: one lucky row moves the threshold. So the
-model's probabilities, calibrated with the labels by a few numbers, count as much as `EVIDENCE`
-further rows of each class. With `ENOUGH` rows of every class only labels count. Choosing among
-several rules on held-out rows would be as noisy with few labels as the search itself.
+A search over few labels alone overfits: one lucky row moves the threshold. So the model's
+probabilities, calibrated with the labels by a few numbers, count as much as `EVIDENCE` further rows
+of each class. With `ENOUGH` rows of every class only labels count. Choosing among several rules on
+held-out rows would be as noisy with few labels as the search itself.
 """
 
 from typing import NamedTuple
@@ -61,7 +61,14 @@ def search(
         margin = logits[:, 1] - logits[:, 0]
         return threshold_gains(best_threshold(margin, target, weight, objective))
     rows, objective = ScoredRows(logits.softmax(1), target, weight), objective.compacted()
-    return gain_matrix(best_rule(rows, objective, own=own, believed=own is None), objective)
+
+    def best(objective: Objective) -> tuple[Tensor, Tensor]:
+        rule = best_rule(rows, objective, own=own, believed=own is None)
+        return rule, rows.confusions(rule.unsqueeze(0), objective)[0]
+
+    rule, confusion = best(objective)
+    objective.check_met(confusion, lambda side: best(side)[1])
+    return gain_matrix(rule, objective)
 
 
 def tuned(rows: LogitRows, objective: Objective) -> Fitted:
@@ -85,8 +92,8 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
             trust = mass / (mass + EVIDENCE)
             believed = calibrated.believed(logits, target, weight)
             believed = trust * target + (1 - trust) * believed
-            # One row does not show how well its class can be recognised. So the row counts as
-            # recognised, and the rule predicts the class about where argmax does.
+            # One row does not show how well its class can be recognised. The row counts as
+            # recognised, so that the rule predicts the class about where argmax does.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
         believed = objective.by_group(believed, groups)
         if two:

@@ -29,7 +29,7 @@ from evalign.estimators.rows import (
     read_validation,
 )
 from evalign.estimators.scaling import QuantileNormal, Standardizer
-from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.spine import Aligned, register
 from evalign.tables.features import Features, read
 from evalign.training import History
 
@@ -139,7 +139,6 @@ class AlignedClassifier(Aligned):
         self.verbose = verbose
         self.on_epoch = on_epoch
 
-    @restored
     def fit(
         self,
         X: Any,

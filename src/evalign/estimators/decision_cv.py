@@ -26,8 +26,8 @@ from evalign.estimators.out_of_fold import (
     splits,
     trained,
 )
-from evalign.estimators.spine import Aligned, register, restored
-from evalign.estimators.targets import read_targets, row_groups, row_weights, warn_of_lost
+from evalign.estimators.spine import Aligned, register
+from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights, warn_of_lost
 from evalign.training import TrainingWarning
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
@@ -89,6 +89,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         True
     """
 
+    estimator_: Any
     cv_results_: dict[str, Any]
     n_features_in_: int
     feature_names_in_: np.ndarray
@@ -118,7 +119,6 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @restored
     def fit(
         self,
         X: Any,
@@ -141,7 +141,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
                 a splitter is given them.
             params: for the classifier's `fit`.
         """
-        scoring_method(self.estimator)
+        method = scoring_method(self.estimator)
         prefit = isinstance(self.cv, str) and self.cv == "prefit"
         check_folds(OWNER, self.cv, "prefit")
         if prefit:
@@ -173,24 +173,22 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         models = list(Parallel(n_jobs=self.n_jobs)(tasks) or [])
         everything = np.arange(len(y))
         whole = self.estimator if prefit else trained(self.estimator, X, y, everything, params)
-        self.estimator_: Any = whole
+        if not parts:  # all rows are scored by the classifier itself
+            models, parts = [whole], [(codes[:0], everything)]
+        values = [
+            _scores(model, _safe_indexing(X, rows), method, targets)
+            for model, (_, rows) in zip(models, parts, strict=True)
+        ]
+        how = {"groups": groups, "constraint_groups": constraint_groups, "seed": seed}
+        oof = OutOfFoldScores.gathered(values, method, codes, weight, parts, **how)
+        self.rule_, self.cv_results_ = evidence(oof, settings)
+        if doubt := settings.doubt(oof):
+            warn(doubt, TrainingWarning)
+        self.estimator_, self._targets, self._method = whole, targets, method
         for name in COLUMNS:
             vars(self).pop(name, None)
             if hasattr(whole, name):
                 setattr(self, name, getattr(whole, name))
-        self._targets, self._method = targets, scoring_method(self.estimator)
-
-        if not parts:  # all rows are scored by the classifier itself
-            models, parts = [whole], [(codes[:0], everything)]
-        values = [
-            self._class_scores(model, _safe_indexing(X, rows))
-            for model, (_, rows) in zip(models, parts, strict=True)
-        ]
-        how = {"groups": groups, "constraint_groups": constraint_groups, "seed": seed}
-        oof = OutOfFoldScores.gathered(values, self._method, codes, weight, parts, **how)
-        self.rule_, self.cv_results_ = evidence(oof, settings)
-        if doubt := settings.doubt(oof):
-            warn(doubt, TrainingWarning)
         return self
 
     @available_if(_has_probabilities)
@@ -200,7 +198,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         refuse_masked(OWNER, "X", X)
         if self._targets.multilabel:
             return self.estimator_.predict_proba(X)
-        return self._targets.sorted(self._class_scores(self.estimator_, X))
+        return self._targets.sorted(self._scores(X)["probabilities"])
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -211,14 +209,14 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         )
         return tags
 
-    def _class_scores(self, model: Any, X: Any) -> np.ndarray:
-        """Scores by a classifier, with columns in the order of the rule."""
-        ordered, many = self._targets.ordered, self._targets.multilabel
-        return class_scores(model, X, self._method, ordered, multilabel=many)
-
     def _scores(self, X: Any) -> dict[str, Any]:
         refuse_masked(OWNER, "X", X)
-        return as_argument(self._class_scores(self.estimator_, X), self._method)
+        return as_argument(_scores(self.estimator_, X, self._method, self._targets), self._method)
+
+
+def _scores(model: Any, X: Any, method: Method, targets: Targets) -> np.ndarray:
+    """Scores by a classifier, with columns in the order of the rule."""
+    return class_scores(model, X, method, targets.ordered, multilabel=targets.multilabel)
 
 
 register(AlignedDecisionCV)

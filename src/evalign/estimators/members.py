@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from rtdl_num_embeddings import PiecewiseLinearEmbeddings
-from tabm import EnsembleView, LinearBatchEnsemble, LinearEnsemble, make_tabm_backbone
+from tabm import EnsembleView, LinearEnsemble, make_tabm_backbone
 from torch import Tensor, nn
 
-from evalign.core.checks import require
 from evalign.training.averaging import UsesOffsets
 from evalign.training.validation import loss_of
 
@@ -84,21 +82,6 @@ class Members(UsesOffsets):
         named = self.named_parameters()
         return [p for name, p in named if p in embedding or name.endswith("bias")]
 
-    def keep(self, members: int) -> None:
-        """Keep the first members only, to make the network faster.
-
-        The others are gone for good. None is better trained than another.
-        """
-        ok = type(members) is int and 1 <= members <= self.head.k
-        allowed = f"be a whole number from 1 to {self.head.k}"
-        require(ok, "network_.keep", "members", allowed, repr(members))
-        for part in self.modules():
-            own = {LinearEnsemble: ("weight", "bias"), LinearBatchEnsemble: ("r", "s", "bias")}
-            for name in own.get(type(part), ()):  # what all members share stays
-                each = getattr(part, name).detach()
-                setattr(part, name, nn.Parameter(each[:members].clone()))
-        self.view = EnsembleView(k=members)
-
     def forward(self, x: Tensor) -> Tensor:
         columns = x[:, self.others]
         if self.embedding is not None:
@@ -151,11 +134,6 @@ class Folds(UsesOffsets):
         self.multilabel = multilabel
         self.networks = nn.ModuleList(networks)
         self.n_features = n_features
-
-    def keep(self, members: int) -> None:
-        """Keep the first members of each network, see `Members.keep`."""
-        for network in self.networks:
-            cast(Members, network).keep(members)
 
     def forward(self, x: Tensor) -> Tensor:
         folded = x.shape[1] > self.n_features

@@ -136,14 +136,16 @@ def run_trials(
     classes, numbers = len(settings.classes), len(parts[0][0]) * rows.X.shape[1] * len(parts)
     weight = rows.weight if np.ptp(rows.weight) else None
     groups = {"groups": rows.groups, "constraint_groups": rows.constraint_groups}
-    told = Remaining(tell, [guess(name, len(parts), numbers) for name in candidates])
+    guesses = {name: guess(name, len(parts), numbers) for name in candidates}
+    told = Remaining(tell, sum(guesses.values()))
     for name, estimator in candidates.items():
         start = time.monotonic()
-        told.begin(f"{name}: training")
+        told(f"{name}: training", passing=True)
+        each = guesses[name] / len(parts)
         try:
             with threads(estimator, len(rows.y)), config_context(enable_metadata_routing=False):
                 until = deadline if tried else np.inf
-                models = train(name, estimator, rows, weight, parts, until, n_jobs, told)
+                models = train(name, estimator, rows, weight, parts, until, n_jobs, told, each)
                 seconds = time.monotonic() - start
                 values = [
                     probabilities(name, model, rows.X[held], classes)
@@ -153,7 +155,7 @@ def run_trials(
             oof = OutOfFoldScores.gathered(values, "predict_proba", rows.y, weight, parts, **how)
         except OutOfTime as error:
             left_out[name] = str(error)
-            told(f"{name}: left out: {error}")
+            told(f"{name}: left out: {error}", done=guesses[name])
             continue
         except Exception as error:
             how = "It is given class codes, and the columns as numbers."
@@ -191,11 +193,13 @@ def train(
     deadline: float,
     n_jobs: int | None,
     tell: Remaining,
+    guessed: float,
 ) -> list[Any]:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
     The first fold shows how long all take; then `n_jobs` are trained at once. If that is None, all
     cores train the models of `DEFAULT`, whose compiled code lets threads run side by side.
+    `guessed` are the seconds of a fold.
     """
     X, y = table.X, table.y
     arguments, lacking = fit_arguments(estimator, sample_weight=weight, groups=table.groups)
@@ -216,14 +220,13 @@ def train(
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
     require_time(deadline, seconds, f"the first of {number} folds took {took:.1f} s")
-    tell(f"{name}: fold 1 of {number} took {took:.1f} s", own=seconds)
+    tell(f"{name}: fold 1 of {number} took {took:.1f} s", done=guessed)
     tasks = (delayed(fold_model)(estimator, X, y, rows, arguments) for rows in others)
     how: dict[str, Any] = {"n_jobs": jobs, "prefer": "threads" if aside else None}
     with catch_warnings():  # each thread restores filters, perhaps those of another one
         for model in Parallel(**how, return_as="generator")(tasks) or ():
             models.append(model)
-            own = seconds * (number - len(models)) / (number - 1)
-            tell(f"{name}: {len(models)} of {number} folds done", passing=True, own=own)
+            tell(f"{name}: {len(models)} of {number} folds done", passing=True, done=guessed)
     return models
 
 

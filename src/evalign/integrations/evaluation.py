@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,10 +17,10 @@ from evalign.training.validation import hard_confusion, hard_labels, reading
 
 
 class Evaluation:
-    """Adds up the rows of an evaluation batch by batch, without keeping their logits.
+    """Adds up the rows of an evaluation batch by batch, and fits a rule to them.
 
-    The loss says how to read rows, where that is not `given` as ignore_index or class_dim, and
-    holds offsets of the logits, if any. `rule` are arguments of `DecisionFitter`.
+    Rows are read as the loss reads them, unless ignore_index or class_dim are `given`. The loss may
+    hold offsets of the logits. `rule` are arguments of `DecisionFitter`.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Evaluation:
         self.metric = resolve(metric, owner=owner)
         self.reading = reading(loss, **given)
         self._fitter = DecisionFitter(metric, **rule, **self.reading)
-        self.fitted: DecisionFitter | DecisionRule | None = None
+        self.fitted: DecisionRule | Infeasible | None = None
         self.start()
 
     def start(self) -> None:
@@ -53,13 +52,13 @@ class Evaluation:
     def add(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, test: bool = False
     ) -> None:
-        """Add the rows of a batch: to the metric of argmax, and to that by the rule or the rule."""
+        """Add the rows of a batch, for the metric of argmax, and for the rule or its test."""
         labels = hard_labels(target, **self.reading)
         how: dict[str, Any] = {"sample_weight": weight, "matrix": self.metric.needs_matrix}
         how |= self.reading
         self.confusion = self.confusion + hard_confusion(logits, target, **how)
         if test:
-            # Twice: the scores of argmax are probabilities, which a check would refuse as logits.
+            # Doubled, because the scores of argmax are probabilities, which are refused as logits.
             scores, how = 2 * self.rule.scores(logits), how | {"task": self.rule.task}
             self.by_rule = self.by_rule + hard_confusion(scores, labels, **how)
         else:
@@ -68,14 +67,16 @@ class Evaluation:
     @property
     def rule_score(self) -> float | None:
         """The cross-fitted metric of the rule; NaN if no rule meets the constraint."""
-        rule = self.saved_rule
-        if rule is None:
+        if (rule := self.saved_rule) is None:
             return math.nan
         return rule.score if rule.score is None or self.metric.greater_is_better else -rule.score
 
-    def keep_rule(self) -> None:
-        """Keep the rows of all ranks. The rule is fitted to them when first asked for."""
-        self.fitted = self._fitter.over_ranks()
+    def fit_rule(self) -> None:
+        """Fit the rule to the rows of all ranks."""
+        try:
+            self.fitted = self._fitter.compute()
+        except Infeasible as error:
+            self.fitted = error.with_traceback(None)  # which would hold the rows
 
     @property
     def rule(self) -> DecisionRule:
@@ -83,15 +84,14 @@ class Evaluation:
         if self.fitted is None:
             cure = "Call Trainer.validate or evaluate first, with labelled rows."
             raise RuntimeError(complaint(self.owner, "rule", "follow an evaluation", "none", cure))
-        if isinstance(self.fitted, DecisionFitter):
-            self.fitted = self.fitted.compute()
+        if isinstance(self.fitted, Infeasible):
+            raise self.fitted
         return self.fitted
 
     @property
     def saved_rule(self) -> DecisionRule | None:
         """The rule to save; None before the first evaluation, or if none meets the constraint."""
-        with suppress(Infeasible):
-            return None if self.fitted is None else self.rule
+        return self.fitted if isinstance(self.fitted, DecisionRule) else None
 
     def load_rule(self, state: Mapping[str, Any]) -> None:
         """Take the rule of a checkpoint, or have none if the checkpoint has none."""
@@ -104,7 +104,7 @@ class Evaluation:
 def check_annealing(
     annealing: TemperatureAnnealing | None, loss: nn.Module, metric: Metric | None
 ) -> None:
-    """Check that an annealing cools the loss being trained; a metric of None is not watched."""
+    """Check that an annealing cools the loss being trained, and knows the metric it watches."""
     if annealing is None:
         return
     # `torch.compile` puts the same loss, with its temperature, into a module of its own.

@@ -1,6 +1,6 @@
 """Hugging Face: a Trainer whose gradient is that of the loss over all rows of a step."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
 from inspect import signature
@@ -28,9 +28,7 @@ from evalign.training import TemperatureAnnealing
 try:
     # From where they are made: by `from transformers` a type checker reads every model there is.
     from transformers.trainer import Trainer
-    from transformers.trainer_pt_utils import EvalLoopContainer
     from transformers.trainer_utils import EvalPrediction, PredictionOutput
-    from transformers.training_args import TrainingArguments
 except ModuleNotFoundError as error:
     text = f"evalign.integrations.huggingface needs transformers. {installing('.[huggingface]')}"
     raise ImportError(text) from error
@@ -43,7 +41,7 @@ class AlignedPrediction(PredictionOutput):
     """The output of `Trainer.predict`, with labels and probabilities by a rule.
 
     `predictions` are logits without the offsets of the loss. Labels and probabilities of pixels
-    have the resolution of `label_ids`, or without these that of the logits.
+    have the resolution of `label_ids`, or of the logits if there are no labels.
     """
 
     rule: DecisionRule | None = None
@@ -55,7 +53,7 @@ class AlignedPrediction(PredictionOutput):
 
     @property
     def probabilities(self) -> np.ndarray:
-        """Probabilities with the offsets of the loss. The classes are where logits have them."""
+        """Probabilities with the offsets of the loss, classes where the logits have them."""
         eta = self._rule.probabilities(self._logits())
         return eta.swapaxes(1, 2) if eta.ndim == 3 else eta
 
@@ -80,16 +78,16 @@ class AlignedTrainer(Trainer):
     The gradient of a step is that of the loss over its rows of all processes and all micro-batches
     together; `gradient_accumulation_steps` goes over the micro-batches twice (`exact_backward`).
 
-    An evaluation reports the metric of all its rows as `eval_metric`, and leaves a decision rule
-    for them as `rule`. `predict` also returns `labels` by that rule and `probabilities`. A
-    checkpoint holds the loss and its annealing; the rule lies beside the weights as `rule.json`.
+    An evaluation reports the metric of all its rows as `eval_metric`, and fits the decision rule
+    `rule` to them. `predict` also returns `labels` by the rule and `probabilities`. A checkpoint
+    holds the loss and its annealing; the rule lies beside the weights as `rule.json`.
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
             pixels at the resolution of their labels.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
         decision, constraint, confidence: of `rule`, as in `fit_decision`.
-        annealing: cools that loss by `eval_metric` during training, and ends the training.
+        annealing: cools the loss by `eval_metric` during training, and ends the training.
         compute_metrics: as in `Trainer`, reported beside `eval_metric`: of the logits of all rows,
             which are then kept; or, if it takes `compute_result`, per batch.
 
@@ -117,8 +115,10 @@ class AlignedTrainer(Trainer):
         self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
-        self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
-        self._own = None if compute_metrics is None else _OwnScores(compute_metrics, self.args)
+        self._own = compute_metrics
+        # Unless a function asks for all rows at once, Trainer keeps no logits.
+        asked = signature(compute_metrics or self._score).parameters
+        self.args.batch_eval_metrics = "compute_result" in asked
         self.loss: Any = loss.to(self.args.device)
         self.loss.class_dim = 1  # where `classes_second` puts the classes
         self.annealing = annealing
@@ -128,7 +128,6 @@ class AlignedTrainer(Trainer):
         self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
-        self._predicting = False
         self._replaying = ExitStack()  # open while they are back-propagated
         if self.args.gradient_accumulation_steps > 1:
             ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
@@ -147,11 +146,7 @@ class AlignedTrainer(Trainer):
         return super().call_model_init(*args, **kwargs)
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
+        self, model: nn.Module, inputs: Any, return_outputs: bool = False, *_: Any, **__: Any
     ) -> Any:
         """The loss of these rows; for a micro-batch, a term with its part of the gradient."""
         outputs, logits, labels = self._forward(model, inputs)
@@ -159,27 +154,20 @@ class AlignedTrainer(Trainer):
         value = (exact or self).loss(logits, labels)
         return (value, outputs) if return_outputs else value
 
-    def get_batch_samples(
-        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
-    ) -> tuple[list[Any], Tensor | int | None]:
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
         self._exact = None
         self._replaying.close()  # a step before it may have been interrupted
-        self._microbatches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._microbatches, items = super().get_batch_samples(*args, **kwargs)
         return self._microbatches, items
 
-    def training_step(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> Tensor:
+    def training_step(self, model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
         several = len(self._microbatches)
         if several == 1:
-            return super().training_step(model, inputs, num_items_in_batch)
+            return super().training_step(model, *args, **kwargs)
         if self._exact is None:
             self._exact, self._left = self._count(model), several
             self._replaying.enter_context(self._exact.replaying())
-        super().training_step(model, inputs, num_items_in_batch)
+        super().training_step(model, *args, **kwargs)
         self._left -= 1
         if not self._left:
             self._replaying.close()
@@ -205,7 +193,6 @@ class AlignedTrainer(Trainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Scores:
         scores = super().evaluate(*args, **kwargs)
-        self._evaluation.keep_rule()
         if self.annealing is not None and self.is_in_train:
             one, allowed = "eval_metric" in scores, "be one data set where there is an annealing"
             require(one, "AlignedTrainer", "eval_dataset", allowed, "several")
@@ -213,11 +200,10 @@ class AlignedTrainer(Trainer):
             self.control.should_training_stop |= self.annealing.finished
         return scores
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+    def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **kwargs: Any) -> Any:
         self._evaluation.start()
-        if self._own is not None:
-            self._own.reset()
-        return super().evaluation_loop(*args, **kwargs)
+        self._predicting = description == "Prediction"  # as `predict` calls it
+        return super().evaluation_loop(dataloader, description, *args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> AlignedPrediction:
         """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation.
@@ -225,11 +211,7 @@ class AlignedTrainer(Trainer):
         If the rows are labelled, `test_metric` is that of the labels by the rule, where there is
         one, and `test_metric_argmax` that of argmax.
         """
-        self._predicting = True
-        try:
-            output = AlignedPrediction(*super().predict(*args, **kwargs))
-        finally:
-            self._predicting = False
+        output = AlignedPrediction(*super().predict(*args, **kwargs))
         output.rule = None if self._evaluation.fitted is None else self.rule
         return output
 
@@ -239,17 +221,23 @@ class AlignedTrainer(Trainer):
         return self._evaluation.rule
 
     def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> Scores:
-        """Add the rows of a batch, and after the last one return the metric of all."""
-        logits, labels = prediction.predictions, torch.as_tensor(prediction.label_ids)
-        logits = torch.as_tensor(logits[0] if isinstance(logits, tuple) else logits)
+        """Add these rows; with the last ones, fit the rule and return the metric of all rows."""
+        logits, labels = prediction.predictions, prediction.label_ids
+        logits = logits[0] if isinstance(logits, tuple) else logits
         test = self._predicting and self._evaluation.fitted is not None
-        self._evaluation.add(*classes_second(logits, labels), test=test)
-        own = {} if self._own is None else self._own(prediction, compute_result)
+        # In parts, because logits of images may be coarser than their labels.
+        parts = (torch.as_tensor(x).split(self.args.eval_batch_size) for x in (logits, labels))
+        for part in zip(*parts, strict=True):
+            self._evaluation.add(*classes_second(*part), test=test)
+        more = {"compute_result": compute_result} if self.args.batch_eval_metrics else {}
+        own = {} if self._own is None else self._own(prediction, **more) or {}
         if not compute_result:
             return {}
         counted = {"metric_argmax" if self._predicting else "metric": self._evaluation.confusion}
         if test:
             counted["metric"] = self._evaluation.by_rule
+        if not self._predicting:
+            self._evaluation.fit_rule()
         return own | {name: self.metric(cast(Confusion, c)).item() for name, c in counted.items()}
 
     def _stateful(self) -> dict[str, Any]:
@@ -291,28 +279,3 @@ class AlignedTrainer(Trainer):
                 part.load_state_dict(tree[name])
         path = Path(checkpoint) / RULE_FILE
         self._evaluation.load_rule(read_json(path, RULE) if path.exists() else {})
-
-
-class _OwnScores:
-    """A function `compute_metrics` of all rows, or of batches, in an evaluation by batches."""
-
-    def __init__(self, compute_metrics: Callable[..., Scores], args: TrainingArguments) -> None:
-        self.compute_metrics = compute_metrics
-        self.by_batch = "compute_result" in signature(compute_metrics).parameters
-        self.concatenate = args.eval_do_concat_batches
-        self.reset()
-
-    def reset(self) -> None:
-        self.kept = [EvalLoopContainer(self.concatenate, padding_index=-100) for _ in range(2)]
-
-    def __call__(self, prediction: EvalPrediction, compute_result: bool) -> Scores:
-        if self.by_batch:
-            return self.compute_metrics(prediction, compute_result=compute_result) or {}
-        for kept, part in zip(self.kept, prediction, strict=True):
-            kept.add(part)
-            kept.to_cpu_and_numpy()
-        if not compute_result:
-            return {}
-        whole: Any = [kept.get_arrays() for kept in self.kept]
-        self.reset()
-        return self.compute_metrics(EvalPrediction(*whole))

@@ -1,7 +1,7 @@
 """Lightning: a module that trains any network on a metric, and a callback that cools its loss."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,14 +34,6 @@ WEIGHTS = ("sample_weight", "weight")
 UNPACK = "Override AlignedModule.unpack."
 
 
-class BatchParts(NamedTuple):
-    """A batch in its parts."""
-
-    x: Any
-    target: Tensor | None = None
-    weight: Tensor | None = None
-
-
 class AlignedModule(LightningModule):
     """Any network, a loss, and the metric that judges it. Batches are (x, target[, weight]).
 
@@ -49,10 +41,10 @@ class AlignedModule(LightningModule):
     weights under sample_weight or weight. The network is called with the other entries by name, or
     with a single one as it is. Override `unpack` for other batches.
 
-    It logs `train_loss`, and after every validation the metric of all its rows, on all ranks: of
-    argmax as `val_metric`, of the new rule on rows it has not seen as `val_metric_rule`. A test has
-    `test_metric`, of the labels that `Trainer.predict` returns, and `test_metric_argmax`. A
-    checkpoint holds the loss, and `rule`, the rule of the last validation.
+    Training logs `train_loss`. A validation logs the metric of all its rows, on all ranks:
+    `val_metric` of argmax, and `val_metric_rule` of the new rule, cross-fitted. A test logs
+    `test_metric` of the labels that `Trainer.predict` returns, and `test_metric_argmax`. A
+    checkpoint holds the loss and `rule`, the rule of the last validation.
 
     Args:
         network: from x to logits, or to the output of a model of Hugging Face.
@@ -63,8 +55,8 @@ class AlignedModule(LightningModule):
         microbatch_size: send a training batch through the network in parts of this many rows,
             computed again in the backward pass. Memory holds the activations of one part, and the
             gradient is that of the whole batch. x must be a tensor, or a dict of tensors.
-        ignore_index: the target of rows that an evaluation leaves out; by default that of the loss
-            or of its parts.
+        ignore_index: the target of rows that an evaluation leaves out; by default as in the loss or
+            its parts.
 
     Examples:
         >>> from evalign import MetricLoss
@@ -96,20 +88,20 @@ class AlignedModule(LightningModule):
         """The decision rule for the rows of the last validation, the same on all ranks."""
         return self._evaluation.rule
 
-    def unpack(self, batch: Any) -> BatchParts:
-        """The parts of a batch: x, and target and weight where it has them."""
+    def unpack(self, batch: Any) -> Sequence[Any]:
+        """The parts of a batch: x, then target and weight where it has them."""
         if not isinstance(batch, Mapping):
             parts = batch if isinstance(batch, list | tuple) else [batch]
             allowed, got = "be (x, target[, weight])", f"{len(parts)} parts"
             require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, UNPACK)
-            return BatchParts(*parts)
-        named = [[name for name in names if name in batch] for names in (TARGETS, WEIGHTS)]
+            return parts
+        x = dict(batch)
+        named = [[x.pop(name) for name in names if name in x] for names in (TARGETS, WEIGHTS)]
         allowed = f"be at most one of {', '.join(TARGETS)}, and of {', '.join(WEIGHTS)}"
         ok = all(len(found) <= 1 for found in named)
         require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], UNPACK)
-        x = {name: value for name, value in batch.items() if name not in TARGETS + WEIGHTS}
-        parts = (batch[found[0]] if found else None for found in named)
-        return BatchParts(x if len(x) != 1 else next(iter(x.values())), *parts)
+        target, weight = (found[0] if found else None for found in named)
+        return x if len(x) != 1 else x.popitem()[1], target, weight
 
     def forward(self, x: Any) -> Tensor:
         output = self.network(**x) if isinstance(x, Mapping) else self.network(x)
@@ -138,7 +130,7 @@ class AlignedModule(LightningModule):
         return value
 
     def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
-        x, target, weight = BatchParts(*self.unpack(batch))
+        x, target, weight = (*self.unpack(batch), None, None)[:3]
         if target is None:
             got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
             allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
@@ -161,23 +153,22 @@ class AlignedModule(LightningModule):
 
     on_test_epoch_start = on_validation_epoch_start
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
+    def validation_step(self, batch: Any, batch_idx: int, *, test: bool = False) -> None:
         x, target, weight = self._labelled(batch)
-        self._evaluation.add(self(x), target, weight)
+        self._evaluation.add(self(x), target, weight, test=test)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
-        x, target, weight = self._labelled(batch)
-        self._evaluation.add(self(x), target, weight, test=True)
+        self.validation_step(batch, batch_idx, test=True)
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels by the rule."""
-        return self.rule(self(BatchParts(*self.unpack(batch)).x))
+        return self.rule(self(self.unpack(batch)[0]))
 
     def on_validation_epoch_end(self) -> None:
         self._log_metric("val_metric", self._evaluation.confusion)
         if self.trainer.sanity_checking:
             return
-        self._evaluation.keep_rule()
+        self._evaluation.fit_rule()
         if (score := self._evaluation.rule_score) is not None:
             self.log("val_metric_rule", score, sync_dist=True)
 

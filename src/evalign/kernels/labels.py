@@ -145,9 +145,9 @@ def _blocks(rows: GivenRows, kept: Tensor) -> Iterator[Block]:
     for i in range(0, max(1, len(kept)), length):
         here = slice(i, i + length)
         p, target, mass = kept[here], signed(targets[here]), None
-        z, (ones, *free) = logits[here].to(p), memory[:, : len(p)]
+        z, (ones, x, h) = logits[here].to(p), memory[:, : len(p)]
         if weights is not None or target.amin() <= rows.ignore_index:
             mass = torch.ne(target, rows.ignore_index, out=ones)
         if weights is not None and mass is not None:
             mass *= weights[here].to(p)
-        yield z, target.to(p), mass, p, *free
+        yield z, target.to(p), mass, p, x, h
