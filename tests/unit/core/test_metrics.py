@@ -461,7 +461,7 @@ def test_names_tell_the_beta_the_average_and_the_costs():
     assert metrics.resolve("f0.25_macro") == metrics.FBeta(beta=0.25, average="macro")
     assert metrics.resolve("npv_weighted") == metrics.NegativePredictiveValue(average="weighted")
     assert metrics.resolve("expected_cost[[0,1],[5,0]]") == metrics.ExpectedCost([[0, 1], [5, 0]])
-    assert len(metrics.names()) == len(set(metrics.names())) == 7 + 11 * 4
+    assert len(metrics.names()) == len(set(metrics.names())) == 7 + 9 * 4
 
 
 def test_a_vector_is_not_a_metric_of_a_training():
