@@ -45,6 +45,7 @@ class ExactAccumulation:
     """
 
     value: Tensor
+    _before: Any
 
     def __init__(self, loss: Any) -> None:
         if not (hasattr(loss, "sums") and hasattr(loss, "loss_from_sums")):
@@ -71,7 +72,7 @@ class ExactAccumulation:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
         total = tuple(part.map(lambda x: x.detach().requires_grad_()) for part in self._total)
         # A copy with statistics of its own, which shares what takes a gradient.
-        loss: Any = self._of
+        loss = self._of
         tensors = chain(loss.parameters(), loss.buffers()) if isinstance(loss, nn.Module) else ()
         self._before = copy.deepcopy(loss, {id(x): x for x in tensors if x.requires_grad})
         with torch.enable_grad():
