@@ -44,3 +44,4 @@ def test_the_page_shows_the_times_of_the_command():
     limited = json.loads(file.with_name("fit_command_10s.json").read_text(encoding="utf-8"))
     few, more = (one["seconds"] for one in limited["found"])
     assert f"runs of 1,000 and 10,000 rows took {few:.1f} and {more:.1f} s" in page
+    assert max(few, more) <= 1.2 * 10  # the limit is kept

@@ -13,7 +13,7 @@ from evalign.cli.terminal import Terminal
 from evalign.report import render
 from evalign.store.files import digest, replacing
 from evalign.tables.files import TableFile, check_size, is_parquet
-from evalign.tables.warnings import warn_of_few, warn_of_perfect, warn_of_seen
+from evalign.tables.warnings import warn_of_few, warn_of_perfect
 
 
 def label_table(spoken: Terminal, given: Namespace) -> None:
@@ -50,9 +50,7 @@ def score_table(spoken: Terminal, given: Namespace) -> None:
         table = predictions(rows, labels, models)
     with opened.reading("run.json"):
         content, result = contents(table, labels, opened.about, digest(given.data))
-    if content.seen:
-        warn_of_seen(source)
-    else:
+    if not content.seen:
         warn_of_perfect(table, labels.names)
     warn_of_few("test", labels.names, content.y)
     classes = content.hard(content.aligned.predicted, matrix=False).report(content.classes)

@@ -72,11 +72,10 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
             held-out rows instead. `mean_rule_score`, `std_rule_score` and so on
             summarise them. `gain` is the mean difference of the first two, from `gain_low` to
             `gain_high` with 95% confidence, and `gain_p` its p-value (Nadeau and Bengio's).
-            `sources` is the rule's `source` without each fold. For two classes, `threshold` is the
-            rule's and `fold_thresholds` are those without each fold, on the scale of its scores.
-            With a constraint, `fold_slacks` says for each of its parts how far the rule of the
-            other folds is on the allowed side of the bound on each fold; with a confidence,
-            `fold_promised` says whether that rule promised it.
+            For two classes, `threshold` is the rule's and `fold_thresholds` are those without each
+            fold, on the scale of its scores. With a constraint, `fold_slacks` says for each of its
+            parts how far the rule of the other folds is on the allowed side of the bound on each
+            fold.
         n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
 
     Examples:

@@ -182,11 +182,8 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
         result[f"{name}_scores"] = values
         result[f"mean_{name}_score"] = _of_finite(np.mean, values)
         result[f"std_{name}_score"] = _of_finite(np.std, values)
-    result["sources"] = ["none" if found is None else found.source for found in rules]
     if settings.constraint is not None:
         result["fold_slacks"] = _slacks(oof, settings, labels["rule"], folds)
-    if settings.confidence is not None:
-        result["fold_promised"] = [found is not None and found.promised for found in rules]
     gain = mean_difference(scores["rule"] - scores["argmax"], metric)
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
     if number == 2 and not oof.multilabel:

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -22,37 +22,34 @@ def narrated(verbose: int) -> Iterator[Tell]:
     if not verbose:
         yield lambda text, *, passing=False, left=None: None
         return
-    printed, start = -math.inf, time.monotonic()
+    bar, start, printed = bar_on_terminal(), time.monotonic(), -math.inf
 
-    def to_log(text: str, *, passing: bool = False, left: float | None = None) -> None:
+    def tell(text: str, *, passing: bool = False, left: float | None = None) -> None:
         nonlocal printed
-        if not passing or time.monotonic() - printed >= MINUTE:
-            print(with_time(text, left) if passing else text, file=sys.stderr, flush=True)
-            printed = time.monotonic()
+        gone, said = time.monotonic() - start, with_time(text, left)
+        if bar is not None:
+            total = None if left is None else gone + left  # None leaves it as it is
+            bar.update(0, refresh=True, description=said, completed=gone, total=total)
+        if not passing or (bar is None and gone - printed >= MINUTE):
+            print(said if passing else text, file=sys.stderr, flush=True)
+            printed = gone
 
+    with bar or nullcontext():
+        yield tell
+
+
+def bar_on_terminal() -> Any:
+    """A bar of rich's, before which printed lines are shown; None without a terminal or rich."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
     except ImportError:
-        yield to_log
-        return
+        return None
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    if not console.is_terminal:
-        yield to_log
-        return
     text = TextColumn("{task.description}", markup=False)  # a candidate's name is not markup
-    with Progress(text, BarColumn(), console=console, transient=True) as bar:
-        shown = bar.add_task("", total=None)
-
-        def to_terminal(text: str, *, passing: bool = False, left: float | None = None) -> None:
-            gone = time.monotonic() - start
-            total = None if left is None else gone + left  # None leaves it as it is
-            state = {"description": with_time(text, left), "completed": gone, "total": total}
-            bar.update(shown, refresh=True, **state)
-            if not passing:
-                console.print(text, soft_wrap=True)
-
-        yield to_terminal
+    bar = Progress(text, BarColumn(), console=console, transient=True)
+    bar.add_task("", total=None)
+    return bar if console.is_terminal else None
 
 
 def with_time(text: str, left: float | None) -> str:

@@ -74,12 +74,6 @@ def warn_of_shared(hashes: dict[str, np.ndarray]) -> None:
             _warn(f"{what}, label included. {cure}")
 
 
-def warn_of_seen(source: object) -> None:
-    """Warn about test rows in a file that the model was trained or selected on."""
-    text = f"The run was trained or selected on {source}, so the scores are too good."
-    _warn(f"{text} Give rows that it has not seen.")
-
-
 def warn_of_perfect(table: Any, names: Sequence[str]) -> None:
     """Warn if every test row is labelled right: a column may leak the label.
 

@@ -189,3 +189,15 @@ def test_labels():
 def test_labels_that_are_no_classes(cells, positive, words):
     with pytest.raises(InputError, match=words):
         labels(*cells, positive=positive)
+
+
+@pytest.mark.parametrize("late", ["red", "1.5", "", "true"])
+@pytest.mark.parametrize("early", ["7", "blue", "true"])
+def test_a_column_that_changes_late_is_read_as_a_whole(tmp_path, early, late):
+    """A large file is read in parts of a million cells, and none of them decides on a column."""
+    rows = pd.DataFrame({"a": [early] * 5_000 + [late] * 3})
+    rows = rows.join(pd.DataFrame(1, rows.index, [f"b{i}" for i in range(256)]))  # parts are small
+    path = tmp_path / "data.csv"
+    rows.to_csv(path, index=False)
+    whole = pd.read_csv(path, low_memory=False)
+    pd.testing.assert_frame_equal(TableFile(path).read(), whole)

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from evalign import MetricLoss
 from evalign.store import archive
 from evalign.store.files import StoreError
+from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.loop import fit
 from tests.unit.training.runs import bytes_of, everything, killable, mlp, rows, settings
 
@@ -93,6 +95,22 @@ def test_another_call_is_refused(tmp_path, changes, text):
         given["undecayed"] = [network[0].weight]
     with pytest.raises(StoreError, match=f"belongs to another run: {text}"):
         everything(tmp_path / "run", **given)
+
+
+@pytest.mark.parametrize(
+    ("annealed", "name"), [(False, "loss.temperature"), (True, "annealing.start")]
+)
+def test_another_temperature_is_refused(tmp_path, annealed, name):
+    def train(temperature):
+        loss = MetricLoss("f1_macro", temperature=temperature)
+        annealing = TemperatureAnnealing(loss, start=temperature) if annealed else None
+        how = {"settings": settings(epochs=1), "validation": rows(100, seed=1)}
+        how |= {"checkpoint": tmp_path / "run", "annealing": annealing}
+        return fit(mlp(), loss, *rows(), metric="f1_macro", resume=True, **how)
+
+    assert train(0.2)[-1]["temperature"] == train(0.2)[-1]["temperature"] == pytest.approx(0.2)
+    with pytest.raises(StoreError, match=f"{name} was 0.2.* and is now 0.1"):
+        train(0.1)
 
 
 @pytest.mark.parametrize("own_generator", [False, True])
