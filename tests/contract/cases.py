@@ -98,8 +98,6 @@ _AVERAGED = {
     "f0.5": partial(R.fbeta, beta=0.5),
     "jaccard": R.jaccard,
     "informedness": R.informedness,
-    "markedness": R.markedness,
-    "fowlkes_mallows": R.fowlkes_mallows,
 }
 _WHOLE = {
     "accuracy": R.accuracy,

@@ -3,7 +3,6 @@
 import inspect
 
 import pytest
-import torch
 
 from evalign import losses, metrics
 from evalign.losses.base import Loss
@@ -101,32 +100,23 @@ def test_another_argument_is_another_repr(name, argument):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_another_buffer_is_another_repr(name):
+def test_another_buffer_is_another_configuration(name):
     """This is about buffers that a state dict leaves out; it carries the others itself."""
     tensors = {"class_weight", "threshold"} & SETTINGS[name][1].keys()
     loss = make(name, **{argument: SETTINGS[name][1][argument] for argument in tensors})
     for key, buffer in loss.named_buffers():
         if key not in loss.state_dict():
-            before = repr(loss)
+            before = configuration("loss", loss)
             buffer[-1] *= 0.5
-            assert repr(loss) != before, key
+            assert configuration("loss", loss) != before, key
 
 
 def test_arguments_are_shown_in_the_order_of_the_constructor():
     shown = repr(losses.FocalLoss(1.5, class_weight=WEIGHTS, task="binary"))
     assert shown == (
-        "FocalLoss(gamma=1.5, class_weight=[1.0, 2.0], task='binary', ignore_index=-100, "
-        "class_dim=None)"
+        "FocalLoss(gamma=1.5, class_weight=tensor([1., 2.], dtype=torch.float64), task='binary', "
+        "ignore_index=-100, class_dim=None)"
     )
-
-
-def test_many_numbers_are_shortened_and_still_told_apart():
-    weights = torch.ones(1000, dtype=torch.float64)
-    first = repr(losses.MAELoss(class_weight=weights))
-    weights[-1] = torch.nextafter(weights[-1], torch.tensor(2.0, dtype=torch.float64))
-    second = repr(losses.MAELoss(class_weight=weights))
-    assert first != second
-    assert len(first) < 200
 
 
 def test_settings_of_a_loss_on_the_meta_device_are_shown():

@@ -43,7 +43,8 @@ def by_core(logits, target, weight, slopes, temperature, shift=None, factor=None
         cross = (w * terms).sum(dtype=torch.float64)
     total = soft.tp @ slopes[0] + soft.predicted @ slopes[1] + cross * slopes[2, 0]
     (gradient,) = torch.autograd.grad(total, logits)
-    sums = torch.stack([soft.tp, soft.predicted, soft.actual, hard.tp, hard.predicted])
+    labels = [hard.tp, hard.predicted] if shift is not None else 2 * [torch.zeros_like(hard.tp)]
+    sums = torch.stack([soft.tp, soft.predicted, soft.actual, *labels])
     return sums.detach(), cross.detach(), gradient
 
 

@@ -78,20 +78,6 @@ def informedness_of(tp, fp, fn, tn, zero):
     return tp / (tp + fn) + tn / (tn + fp) - 1
 
 
-def markedness_of(tp, fp, fn, tn, zero):
-    """Precision + negative predictive value - 1; without a value where either part has none."""
-    if tp + fp == 0 or tn + fn == 0:
-        return zero
-    return tp / (tp + fp) + tn / (tn + fn) - 1
-
-
-def fowlkes_mallows_of(tp, fp, fn, tn, zero):
-    """sqrt(precision * recall); without a value where either part has none."""
-    if tp + fp == 0 or tp + fn == 0:
-        return zero
-    return math.sqrt(tp / (tp + fp) * tp / (tp + fn))
-
-
 def chosen_classes(confusion, labels):
     """The classes an average runs over.
 
@@ -180,8 +166,6 @@ specificity = plain(specificity_of)
 negative_predictive_value = plain(negative_predictive_value_of)
 jaccard = plain(jaccard_of)
 informedness = plain(informedness_of)
-markedness = plain(markedness_of)
-fowlkes_mallows = plain(fowlkes_mallows_of)
 
 
 def fbeta(confusion, beta=1.0, average="binary", labels=None, zero_division=0.0):

@@ -41,8 +41,8 @@ def metric_lipschitz(
     least π (`rarest`): recall and specificity (d − 1) / π, informedness twice that, F-beta
     (1 + β²)(d − 1) / (β² π), Jaccard 2 (d − 1) / π; their mean over classes keeps the bound. For
     the matrix: accuracy d, balanced accuracy as recall, a cost matrix Σ |cost|, kappa
-    5 d / ((d − 1) π). Precision, MCC, Fowlkes–Mallows and the G-mean have none: they jump, or have
-    an infinite slope, where a class is never predicted or recalled.
+    5 d / ((d − 1) π). Precision, MCC and the G-mean have none: they jump, or have an infinite
+    slope, where a class is never predicted or recalled.
     """
     owner, d = "metric_lipschitz", num_classes
     require(d >= 2, owner, "num_classes", "be at least 2", d)

@@ -82,14 +82,6 @@ def test_membership_deviates_by_one_minus_p_over_tau_times_the_temperature(probl
 # Theorem 5.3, against scikit-learn.
 
 
-def fowlkes_mallows(true, predicted):
-    return math.sqrt(sk.precision_score(true, predicted) * sk.recall_score(true, predicted))
-
-
-def markedness(true, predicted):
-    return sk.precision_score(true, predicted) + negative_predictive_value(true, predicted) - 1
-
-
 def negative_predictive_value(true, predicted):
     return sk.precision_score(true, predicted, pos_label=0)
 
@@ -117,8 +109,6 @@ ONE_CLASS = AVERAGED | {
     "specificity": partial(sk.recall_score, pos_label=0),
     "npv": negative_predictive_value,
     "informedness": partial(sk.balanced_accuracy_score, adjusted=True),
-    "markedness": markedness,
-    "fowlkes_mallows": fowlkes_mallows,
 }
 WHOLE = {
     "accuracy": sk.accuracy_score,

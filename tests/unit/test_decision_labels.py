@@ -92,7 +92,6 @@ def test_expected_thresholds_are_the_best_of_all(metric):
     assert best_by_hand(metric, rule(z).unsqueeze(0), p) == pytest.approx(best, abs=SAME)
 
 
-# Markedness and Fowlkes–Mallows are not quotients of sums: their climb may end below the best.
 @pytest.mark.parametrize("name", ["recall", "specificity", "npv", "informedness", "f2", "f0.5"])
 def test_micro_averages_of_quotients_are_the_best_of_all(name):
     metric = metrics.resolve(f"{name}_micro")

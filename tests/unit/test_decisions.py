@@ -186,7 +186,7 @@ def test_expected_is_the_best_of_all_labelings(metric, classes, rows, seeds):
 
 
 # Metrics with many local optima: mostly the best, never far from it.
-@pytest.mark.parametrize("metric", ["matthews_corrcoef", "precision_macro", "markedness_macro"])
+@pytest.mark.parametrize("metric", ["matthews_corrcoef", "precision_macro"])
 def test_expected_is_near_the_best_of_all_labelings(metric):
     regrets = []
     for seed in range(10):

@@ -42,8 +42,6 @@ OTHERS = {
     "specificity": reference.specificity,
     "npv": reference.negative_predictive_value,
     "informedness": reference.informedness,
-    "markedness": reference.markedness,
-    "fowlkes_mallows": reference.fowlkes_mallows,
 }
 
 

@@ -45,6 +45,7 @@ class ExactAccumulation:
     """
 
     value: Tensor
+    _before: Any
 
     def __init__(self, loss: Any) -> None:
         if not (hasattr(loss, "sums") and hasattr(loss, "loss_from_sums")):
@@ -70,7 +71,10 @@ class ExactAccumulation:
         if not self._total:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
         total = tuple(part.map(lambda x: x.detach().requires_grad_()) for part in self._total)
-        self._before = _with_its_statistics(self._of)
+        # A copy with statistics of its own, which shares what takes a gradient.
+        loss = self._of
+        tensors = chain(loss.parameters(), loss.buffers()) if isinstance(loss, nn.Module) else ()
+        self._before = copy.deepcopy(loss, {id(x): x for x in tensors if x.requires_grad})
         with torch.enable_grad():
             value = self._of.loss_from_sums(total)
         leaves = [tensor for part in total for tensor in part.tensors()]
@@ -131,16 +135,12 @@ def exact_backward(
 
     Returns:
         The loss of the whole batch, without a graph.
-
-    Examples:
-        >>> from evalign import MetricLoss
-        >>> model = nn.Linear(4, 3)
-        >>> parts = [(torch.randn(8, 4), torch.randint(3, (8,))) for _ in range(5)]
-        >>> value = exact_backward(MetricLoss("f1_macro"), model, parts)
-        >>> model.weight.grad.shape
-        torch.Size([3, 4])
     """
-    _check_microbatches(microbatches)
+    parts: Any = microbatches if isinstance(microbatches, list | tuple) else [None]
+    if not all(isinstance(part, list | tuple) and len(part) in (2, 3) for part in parts):
+        allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
+        got = type(microbatches).__name__
+        raise TypeError(complaint("exact_backward", "microbatches", allowed, got))
     if not isinstance(model, nn.Module):
         allowed, got = "be a torch.nn.Module, from x to logits", type(model).__name__
         cure = "Around other calls write the two passes out, with ExactAccumulation."
@@ -159,12 +159,6 @@ def exact_backward(
     return exact.value
 
 
-def _with_its_statistics(loss: Any) -> Any:
-    """A copy with statistics of its own, which shares what takes a gradient."""
-    tensors = chain(loss.parameters(), loss.buffers()) if isinstance(loss, nn.Module) else ()
-    return copy.deepcopy(loss, {id(x): x for x in tensors if x.requires_grad})
-
-
 def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
     """Warn about batch normalisation in training mode, which sees parts of the batch twice."""
     if any(isinstance(m, _BatchNorm) and m.training for m in model.modules()):
@@ -174,14 +168,3 @@ def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
             "layers in eval mode, or use GroupNorm or LayerNorm."
         )
         warnings.warn(text, UserWarning, stacklevel=3)
-
-
-def _check_microbatches(microbatches: Any) -> None:
-    wrong = None if isinstance(microbatches, list | tuple) else type(microbatches).__name__
-    for part in [] if wrong else microbatches:
-        parts = len(part) if isinstance(part, tuple | list) else 0
-        if parts not in (2, 3) or not isinstance(part[1], Tensor):
-            wrong = f"a {type(part).__name__} of {parts}"
-    if wrong:
-        allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
-        raise TypeError(complaint("exact_backward", "microbatches", allowed, wrong))

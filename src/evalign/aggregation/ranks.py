@@ -35,9 +35,6 @@ class RankSum:
     def __deepcopy__(self, memo: dict[int, Any]) -> "RankSum":
         return RankSum(self.ranks, self._owner)  # a process group cannot be copied, and is shared
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RankSum) and self.ranks == other.ranks
-
     def __call__(self, sums: Sums) -> Sums:
         size = self.size()
         if size == 1:

@@ -1,13 +1,12 @@
 """Moving average of Confusions over batches, for classes missing from most batches."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from evalign.core.checks import require, traced
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import moved, sum_dtype
 
@@ -34,28 +33,34 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
     return value
 
 
-def make_saved(owner: nn.Module, state: dict[str, Any], prefix: str, *names: str) -> None:
-    """Allocate buffers in the shapes of the saved ones: torch does not load into None.
+class Stateful(nn.Module):
+    """A Module whose buffers are settings and sums: they keep their digits, and may have no size.
 
-    Counts stay in double precision, whatever the precision of the saved state.
+    Attributes:
+        learned: the buffers that are None until the first batch gives them their size.
     """
-    like = next(owner.buffers())
-    for name in names:
-        saved = state.get(prefix + name)
-        kind = {"device": like.device, "dtype": sum_dtype(like)}
-        setattr(owner, name, None if saved is None else torch.zeros_like(saved, **kind))
+
+    learned: tuple[str, ...] = ()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Stateful":
+        # .half() must not make 0.19995 of a temperature of 0.2.
+        exact = dict(self.named_buffers(recurse=False))
+        self._buffers.update(dict.fromkeys(exact))
+        super()._apply(fn, recurse)
+        self._buffers.update({name: moved(buffer, fn) for name, buffer in exact.items()})
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        for name in self.learned:  # torch does not load into None
+            saved, like = state_dict.get(prefix + name), next(self.buffers())
+            kind = {"device": like.device, "dtype": sum_dtype(like)}
+            setattr(self, name, None if saved is None else torch.zeros_like(saved, **kind))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-# Such a state comes from torch.distributed.checkpoint, which fills in the state dict of a new loss,
-# and from averages of weights, which copy its existing buffers.
-WITHOUT_SUMS = (
-    "The state of a loss has running statistics without their sums, as a loss has before its first "
-    "batch. The statistics start afresh. To resume with them, give the loss a batch in training "
-    "mode before you load into its state_dict."
-)
-
-
-class RunningConfusion(nn.Module):
+class RunningConfusion(Stateful):
     """Exponential moving average of Confusions, with bias correction.
 
     The result has the value of the average C̄ and the gradient of the batch C: C̄ + (C − stop(C)). A
@@ -73,6 +78,7 @@ class RunningConfusion(nn.Module):
 
     seen: Tensor
     sums: Tensor | None
+    learned = ("sums",)
 
     def __init__(self, momentum: float, owner: str = "MetricLoss") -> None:
         super().__init__()
@@ -83,9 +89,6 @@ class RunningConfusion(nn.Module):
         self.owner = owner
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
         self.register_buffer("sums", None)  # its size is that of the first batch
-
-    def extra_repr(self) -> str:
-        return f"momentum={self.momentum}"
 
     def forward(self, confusion: Confusion) -> Confusion:
         """Add the batch to the average."""
@@ -102,9 +105,8 @@ class RunningConfusion(nn.Module):
         seen = keep(self, "seen", torch.where(counts, seen + m * (1 - seen), seen))
         # Before any batch counts there is no average; a first one that is NaN is visible.
         mean = torch.where(seen == 0, now, sums / seen).split([part.numel() for part in parts])
-        batch = iter(soft.tensors())
-        # NaN of the batch is visible.
-        point = _confusion(mean, soft).map(lambda x: x + _gradient_alone(next(batch)))
+        gradients = iter([x - x.detach() for x in soft.tensors()])  # with NaN of the batch
+        point = _confusion(mean, soft).map(lambda x: x + next(gradients))
         return point, _confusion(mean, soft, hard)
 
     def hard_average(self, like: Confusion) -> Confusion:
@@ -133,33 +135,12 @@ class RunningConfusion(nn.Module):
         require(self.sums.shape == now.shape, self.owner, "logits", allowed, got, cure)
         return self.sums
 
-    def empty(self) -> None:
-        """Forget all batches in place, so that CUDA graphs stay valid."""
-        for buffer in self.buffers():
-            buffer.zero_()
-
-    def reset(self) -> None:
-        """Forget all batches and their number of classes."""
-        self.seen.zero_()
-        self.sums = None
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":
-        for name, buffer in self.named_buffers():
-            self._buffers[name] = moved(buffer, fn)
-        return self
-
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        make_saved(self, state_dict, prefix, "sums")
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        if self.sums is None and not (traced() or self.seen.is_meta) and self.seen > 0:
-            self.reset()  # an average of nothing would be too small, and its slopes too steep
-            warnings.warn(WITHOUT_SUMS, UserWarning, stacklevel=2)
-
-
-def _gradient_alone(x: Tensor) -> Tensor:
-    return x - x.detach()
+        if self.sums is None:  # an average begins anew without its sums: else it would be too small
+            self.seen.zero_()
 
 
 def _parts(soft: Confusion, hard: Confusion | None) -> list[Tensor]:

@@ -65,9 +65,10 @@ def check_ignored(owner: str, ignore_index: int) -> None:
 
 def check_temperature(owner: str, temperature: float | Tensor) -> None:
     """Check that a temperature lies in (0, 0.4], the domain of EAST eq. 4."""
-    if isinstance(temperature, Tensor) and not values_readable(temperature):
+    given = isinstance(temperature, Tensor)
+    if given and not values_readable(temperature):
         return
-    value = numbers(temperature)
+    value = temperature if given else numbers(temperature)
     ok = value.numel() == 1 and 0 < value.item() <= 0.4 + 1e-7  # float32 holds 0.4 as 0.400000006
     got = f"{value.item():g}" if value.numel() == 1 else repr(temperature)
     cure = "0.4 is the softest step; small values approach a hard one."

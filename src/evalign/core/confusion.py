@@ -11,7 +11,7 @@ from evalign.core import membership
 from evalign.core.batch import Batch, Summed, as_batch
 from evalign.core.checks import checked, complaint, refuse_masked, require, thresholds_tensor
 from evalign.core.class_report import ClassReport
-from evalign.core.numerics import full_precision, sum_dtype
+from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import Task, check_task, per_row
 from evalign.core.values import check_indices, check_weights, label_tensor, refuse, weight_tensor
 
@@ -261,7 +261,21 @@ class Confusion(Summed):
             ham         1.000       0.500       0.667           1           1           2
             spam        0.500       1.000       0.667           1           2           1
         """
-        return ClassReport.of(self, classes)
+        names = [*map(str, range(self.num_classes) if classes is None else classes)]
+        ok = len(names) == len(set(names)) == self.num_classes
+        allowed = f"be {self.num_classes} different names"
+        require(ok, "Confusion.report", "classes", allowed, classes)
+        columns = {
+            "precision": safe_ratio(self.tp, self.predicted),
+            "recall": safe_ratio(self.tp, self.actual),
+            "f1": safe_ratio(2 * self.tp, self.predicted + self.actual),
+            "correct": self.tp,
+            "predicted": self.predicted,
+            "true": self.actual,
+        }
+        table = zip(*(column.tolist() for column in columns.values()), strict=True)
+        rows = (dict(zip(columns, values, strict=True)) for values in table)
+        return ClassReport(dict(zip(names, rows, strict=True)))
 
     def __str__(self) -> str:
         return str(self.report())

@@ -20,7 +20,7 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
     whose gradient is NaN. NaN itself is not a zero and stays visible.
     """
     zero = denominator < ZERO
-    return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
+    return (numerator / denominator.masked_fill(zero, 1)).masked_fill(zero, fill)
 
 
 def part_of(whole: Tensor, part: Tensor) -> Tensor:

@@ -228,10 +228,8 @@ def per_row(owner: str, argument: str, values: Tensor, shape: torch.Size) -> Ten
 
 
 def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:
-    given = {"logits": logits, "target": target, "sample_weight": sample_weight}
-    for name, value in given.items():
-        if value is None and name == "sample_weight":
-            continue
+    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+    for name, value in {"logits": logits, "target": target, **weights}.items():
         if not isinstance(value, Tensor):
             got, cure = type(value).__name__, "Use torch.as_tensor(...) or output.logits."
             raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))

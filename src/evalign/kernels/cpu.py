@@ -39,25 +39,17 @@ class Step:
         low, high = sorted((flat, self.steep))
         self.unit, self.extra = low / self.one, high / low - 1
 
-    def scale(self, half: Tensor) -> Tensor:
-        """x / e, given half = τ / p_1."""
-        return self.one / half
-
     def of(self, x: Tensor, out: Tensor) -> Tensor:
         # The smaller slope and what the larger one adds: their sum is as exact as the larger one.
         if self.bends_up:
-            torch.sub(x, self.edge, out=out).relu_()
+            torch.ops.aten.softshrink.out(x, self.edge, out=out)
         else:
             torch.clamp(x, max=self.edge, out=out)
         return torch.add(x, out, alpha=self.extra, out=out)
 
-    def steeper(self, x: Tensor, out: Tensor) -> Tensor:
-        """1 where the slope is 1 + extra, else 0."""
-        return (torch.gt if self.bends_up else torch.le)(x, self.edge, out=out)
-
     def of_largest(self, second: Tensor, rest: Tensor, half: Tensor) -> list[Tensor]:
         """H of the largest, and its slopes by second = e_2 and rest."""
-        h = self.of(self.scale(half), torch.empty_like(half))
+        h = self.of(self.one / half, torch.empty_like(half))
         past, above = half < 1 / (1 + self.width), rest - second + self.outer * half
         line = self.height / self.unit / above
         ramp, by_above = -0.5 * self.steep / self.unit / half**2, line * rest / above
@@ -70,7 +62,8 @@ class Step:
 
         Overwrites h. The result is 0 at the largest, where x is.
         """
-        of_h *= torch.addcmul(x, self.steeper(x, out=h), x, value=self.extra, out=h)
+        steeper = (torch.gt if self.bends_up else torch.le)(x, self.edge, out=h)
+        of_h *= torch.addcmul(x, steeper, x, value=self.extra, out=h)
         return of_h.sum(0) * -0.5 / half
 
 
@@ -90,6 +83,7 @@ def forward(
     """
     step, classes, shift = Step(settings.temperature, weight.dtype), logits.shape[1], settings.shift
     odds, own, even = _of_classes(settings, weight, classes)
+    ones_and_odds = torch.stack([torch.ones_like(odds), odds])
     kept = weight.new_empty(9, weight.numel()), weight.new_empty(logits.numel())
     later = torch.arange(classes - 1, -1, -1, device=weight.device).to(weight).unsqueeze(1)
     sums, cross = (weight.new_zeros(size, dtype=torch.float64) for size in ((5, classes), ()))
@@ -104,27 +98,27 @@ def forward(
         # Of equal ones the first is the largest: it has the most classes after it.
         mask = torch.eq(x, 0, out=h).mul_(later)
         one = (later[0] - mask.amax(0)).long().unsqueeze(0)
-        at_y, partition = x.gather(0, y)[0], top.flatten()
-        at_all = even @ x if settings.smoothing else 0
-        x.exp_()
-        if shift is not None:
-            partition, heavy = odds @ x, own[y[0]]
-            terms = (heavy + even.sum()) * partition.log() - heavy * at_y - at_all
-            # A row without weight may have its class ruled out: 0·∞ is 0 here.
-            cross += torch.where(w == 0, 0, w * terms).sum(dtype=torch.float64)
-        x.scatter_(0, one, 0)
-        second, rest = x.amax(0), x.sum(0)
+        at_y, at_all = x.gather(0, y)[0], even @ x if settings.smoothing else 0
+        second = x.exp_().scatter_(0, one, 0).amax(0)
+        rest, partition = ones_and_odds @ x
+        partition += odds[one[0]]
         half = 0.5 + 0.5 * second
         first, *slopes = step.of_largest(second, rest, half)
-        x *= step.scale(half)
+        x *= step.one / half
         step.of(x, out=h).scatter_(0, one, first.unsqueeze(0))
         total, right = h.sum(0), h.gather(0, y)[0]
         numbers = [one[0], second, rest, first, *slopes, total, right, partition]
         torch.stack([x.to(w) for x in numbers], out=kept[0][:, rows])
         # Right and wrong are summed apart: a difference would round off a few false positives.
         sums[1] += h.scatter_(0, y, 0) @ (w / total)
-        masses = w * (right / total), w, w * (y == one)[0], w
-        for i, index, mass in zip((0, 2, 3, 4), (y, y, y, one), masses, strict=True):
+        found = [(0, y, w * (right / total)), (2, y, w)]
+        if shift is not None:  # a metric alone does not ask for hard labels
+            found += [(3, y, w * (y == one)[0]), (4, one, w)]
+            heavy = own[y[0]]
+            terms = (heavy + even.sum()) * partition.log() - heavy * at_y - at_all
+            # A row without weight may have its class ruled out: 0·∞ is 0 here.
+            cross += torch.where(w == 0, 0, w * terms).sum(dtype=torch.float64)
+        for i, index, mass in found:
             sums[i] += torch.bincount(index[0], mass.double(), classes)
     if shift is not None:
         cross -= (sums[2] * own.double() + sums[2].sum() * even.double()) @ shift
@@ -152,7 +146,7 @@ def backward(
         y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
         one, second, _, first, by_second, by_rest, total, right, partition = kept[0][:, rows]
         one, extra, half = one.long()[None], of_tp[y], 0.5 + 0.5 * second
-        scale = step.scale(half)
+        scale = step.one / half  # x / e
         step.of(x, out=h).scatter_(0, one, first[None])
         # H is normalised by its sum: only what differs from the row's mean counts.
         mean = (of_predicted @ h + extra[0] * right) / total
@@ -167,7 +161,7 @@ def backward(
         else:
             cross, heavy = of_cross * total, own[y[0]]
             of_partition = (heavy + even.sum()) * cross / partition
-            of_e = torch.mul(odds[:, None], of_partition / scale, out=h).add_(of_rest / scale)
+            of_e = torch.addcmul(of_rest / scale, odds[:, None], of_partition / scale, out=h)
             grad.addcmul_(x, of_e).scatter_add_(0, y, -(heavy * cross)[None])
             if settings.smoothing:
                 grad.addcmul_(even[:, None], cross, value=-1)

@@ -1,13 +1,12 @@
 """The soft sums of labels, or of one logit, and their gradient on the CPU, in torch operations.
 
-Each label is a binary problem at the threshold ½. By symmetry H(p) = 1 − H(1 − p), so the step h of
-`cpu` is taken of the smaller of p and 1 − p, which keeps its digits: H(p) = [z > 0] − h · sign(z).
-The forward pass leaves the slope of the step, one tensor of the size of the logits. Logits are
-finite. Blocks stay in the cache, in memory that is asked for once.
+Each label is a binary problem at the threshold ½, whose step has two slopes in p: one between the
+ends of a ramp, and one beyond them. H is the smaller of the two times p, and an excess where it is
+steeper. The forward pass leaves p, one tensor of the size of the logits. Logits are finite. Blocks
+stay in the cache, in memory that is asked for once.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,105 +16,102 @@ from evalign.kernels import KernelSettings
 from evalign.kernels.cpu import Step
 
 BLOCK = 2**17  # numbers
+FAR = 40.0  # log(1 + eᵘ) is u from here on, in double precision too
+aten = torch.ops.aten  # for results in memory that is there
 
 
-class _Block(NamedTuple):
-    """Several rows: logits, targets, masses (None if all are 1), slopes, memory for two more."""
-
-    z: Tensor
-    y: Tensor
-    mass: Tensor | None
-    slope: Tensor
-    x: Tensor
-    h: Tensor
-
-    def summed(self, x: Tensor, dims: list[int]) -> Tensor:
-        """The sums over rows: of all labels and of those present, or of the two classes; x is lost.
-
-        A class of its own: a difference of large sums might be below 0.
-        """
-        x = x if self.mass is None else x.mul_(self.mass)
-        if x.ndim == 1:
-            return torch.stack([x @ (1 - self.y), x @ self.y])
-        return torch.stack([x.sum(dims), x.mul_(self.y).sum(dims)])
+Block = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor, Tensor]
 
 
 def forward(
     rows: GivenRows, settings: KernelSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, slopes."""
-    rows, dtype = _flat(rows), torch.promote_types(rows.logits.dtype, torch.float32)
-    slopes, binary = torch.empty_like(rows.logits, dtype=dtype), rows.task == "binary"
-    step, parts = Step(settings.temperature, dtype), []
-    dims = [d for d in range(slopes.ndim) if d != 1 or binary]
+    """Sums as those of `cpu.forward`, the total, the number of rows, the cross-entropy, and p."""
+    binary = rows.task == "binary"
+    z = rows.logits.detach().reshape(-1, 1) if binary else rows.logits.detach()
+    kept = torch.empty_like(z, dtype=torch.promote_types(z.dtype, torch.float32))
+    step = Step(settings.temperature, kept.dtype)
     number, cross = (torch.zeros((), dtype=torch.float64) for _ in range(2))
-    for block in _blocks(rows, slopes):
-        z, y, mass, slope, x, h = block
-        torch.abs(z, out=x).neg_().sigmoid_().mul_(2 * step.one)  # 2 · min(p, 1 − p) · one
-        torch.addcmul(x, x, x, value=-0.5 / step.one, out=slope)  # |dx/dz|
-        step.of(x, out=h)
-        slope.addcmul_(step.steeper(x, out=x), slope, value=step.extra)
-        h *= torch.gt(z, 0, out=x).sub_(0.5)
-        each = [block.summed(h, dims), block.summed(x.add_(0.5), dims)]
-        if mass is None:
-            here = y.sum(dims)
-            rest = z.numel() // here.numel() - (here if binary else 0)
-            each.append(torch.stack([torch.zeros_like(here) + rest, here]))
-        else:
-            each.append(block.summed(h.fill_(1), dims))
-        if settings.shift is not None:
+    found = number.new_zeros(4, 2, kept.shape[1])  # of 1 − H, of H, of 1, and of hard labels
+    for z, y, mass, p, x, h in _blocks(rows, kept):
+        if binary:  # has a class of its own for the rows without the label: 1 − H is H of 1 − p
+            torch.neg(z, out=p).sigmoid_()
+            found[0] += _summed(_membership(p, step, h), y, mass)
+        torch.sigmoid(z, out=p)
+        found[1] += _summed(_membership(p, step, h), y, mass)
+        found[2] += _summed(h.fill_(1), y, mass)
+        if settings.shift is not None:  # a metric alone does not ask for hard labels
+            found[3] += _summed(torch.gt(z, 0, out=x), y, mass)
             u, heavy, target = _cross(settings, z, y, x)
-            terms = torch.abs(u, out=h).neg_().exp_().log1p_().add_(u.relu())  # softplus(u)
+            terms = aten.softplus.out(u, 1, FAR, out=h)
             terms = terms if heavy is None else terms.mul_(heavy)
             terms.addcmul_(u, target, value=-1)
             cross += (terms if mass is None else terms.mul_(mass)).sum()
         number += z.numel() if mass is None else mass.count_nonzero()
-        parts.append(torch.stack(each).double())
-    (h, labelled, total), (h_present, right, actual) = torch.stack(parts).sum(0).unbind(1)
-    tp, predicted = right - 2 * step.unit * h_present, labelled - 2 * step.unit * h
+    found[:2] *= _of_p(step)[2]
+    (tn, fn), (fp, tp), (negatives, actual), (wrong, right) = found
+    total, one = negatives + actual, [tp, tp + fp, actual, right, right + wrong]
     if not binary:
-        return torch.stack([tp, predicted, actual, right, labelled]), total, number, cross, slopes
-    # So far h, labelled and total are of class 0, and predicted are its rows that class 1 gets.
-    right_0, tn = total - labelled, total - predicted
-    zero = [tn, tn + actual - tp, total, right_0, right_0 + actual - right]
-    one = [tp, predicted + tp, actual, right, labelled + right]
-    sums = torch.stack([torch.stack(zero), torch.stack(one)], 1)
-    return sums, total + actual, number, cross, slopes
+        return torch.stack(one), total, number, cross, kept
+    zero = [tn, tn + fn, negatives, negatives - wrong, total - one[-1]]
+    return torch.stack([torch.cat(zero), torch.cat(one)], 1), total[0], number, cross, kept
 
 
 def backward(
     rows: GivenRows,
     settings: KernelSettings,
-    slopes: Tensor,
+    kept: Tensor,
     of_tp: Tensor,
     of_predicted: Tensor,
     of_cross: float,
 ) -> Tensor:
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
-    unit = Step(settings.temperature, slopes.dtype).unit
+    step = Step(settings.temperature, kept.dtype)
+    low, high, scale = _of_p(step)
     if rows.task == "binary":  # H of class 0 is 1 − H of class 1
-        of_tp, of_predicted = of_tp.sum(), of_predicted[1] - of_predicted[0] - of_tp[0]
-    flat, stop = _flat(rows), 0
-    gradient = torch.empty_like(flat.logits)
-    for z, y, mass, slope, x, h in _blocks(flat, slopes):
+        of_predicted = of_predicted[1:] - of_predicted[:1] - of_tp[:1]
+        of_tp = of_tp.sum(0, keepdim=True)
+    gradient, stop = torch.empty_like(kept), 0
+    for z, y, mass, p, x, h in _blocks(rows, kept):
         start, stop = stop, stop + len(z)
-        torch.mul(y, _spread(unit * of_tp, z), out=x).add_(_spread(unit * of_predicted, z))
-        x *= slope
+        out = gradient[start:stop]
+        torch.addcmul(_beside(scale * of_predicted, z), y, _beside(scale * of_tp, z), out=out)
+        torch.addcmul(p, p, p, value=-1, out=h)  # dp/dz
+        aten.hardtanh_backward.grad_input(h, p, low, high, grad_input=x)
+        out *= h.add_(x if step.bends_up else torch.sub(h, x, out=x), alpha=step.extra)
         if settings.shift is not None:
             u, heavy, target = _cross(settings, z, y, h)
-            p = u.sigmoid_() if heavy is None else u.sigmoid_().mul_(heavy)
-            x.add_(p.sub_(target), alpha=of_cross)
-        gradient[start:stop] = x if mass is None else x.mul_(mass)
-    return gradient.view(rows.logits.shape)
+            q = u.sigmoid_() if heavy is None else u.sigmoid_().mul_(heavy)
+            out.add_(q.sub_(target), alpha=of_cross)
+        if mass is not None:
+            out *= mass
+    return gradient.to(rows.logits.dtype).view(rows.logits.shape)
 
 
-def _flat(rows: GivenRows) -> GivenRows:
-    """The pixels of a binary problem as rows: the sums of a block are in its precision."""
-    if rows.task == "multilabel":
-        return rows
-    weight = None if rows.weight is None else rows.weight.reshape(-1)
-    flat = rows.logits.detach().reshape(-1), rows.target.reshape(-1)
-    return rows._replace(logits=flat[0], target=flat[1], weight=weight)
+def _of_p(step: Step) -> tuple[float, float, float]:
+    """The ends of the ramp in p, and the smaller slope."""
+    low = step.edge / step.one / 2
+    return low, 1 - low, 2 * step.one * step.unit
+
+
+def _membership(p: Tensor, step: Step, out: Tensor) -> Tensor:
+    """H, by the smaller slope."""
+    low, high, _ = _of_p(step)
+    if step.bends_up:
+        torch.sub(p, low, out=out).clamp_(0, high - low)
+    else:
+        torch.clamp(p, max=low, out=out).add_(torch.relu(p - high))
+    return torch.add(p, out, alpha=step.extra, out=out)
+
+
+def _summed(x: Tensor, y: Tensor, mass: Tensor | None) -> Tensor:
+    """The sums over the rows without and with each label; x is lost.
+
+    They are summed apart: a difference of large sums might be below 0.
+    """
+    x = x if mass is None else x.mul_(mass)
+    of_label, over = x * y, [d for d in range(x.ndim) if d != 1]
+    return torch.stack([x.sub_(of_label).sum(over), of_label.sum(over)])
 
 
 def _cross(
@@ -124,30 +120,34 @@ def _cross(
     """u, a and b of a cross-entropy a·softplus(u) − b·u; an a of None is 1."""
     _, shift, factor, smoothing = settings
     assert shift is not None
-    u = torch.add(z, _spread(shift if z.ndim > 1 else shift[1] - shift[0], z), out=out)
+    shift = shift if len(shift) == z.shape[1] else shift[1:] - shift[:1]
+    u = torch.add(z, _beside(shift, z), out=out)
     y = torch.lerp(y, y.new_tensor(0.5), smoothing) if smoothing else y
     if factor is None:
         return u, None, y
-    absent, present = (_spread(f, z) for f in factor.unbind(-1))
+    absent, present = (_beside(f, z) for f in factor.view(-1, 2).unbind(1))
     return u, torch.lerp(absent, present, y), present * y
 
 
-def _spread(of_labels: Tensor, z: Tensor) -> Tensor:
-    """Numbers of labels, to be combined with the logits; or that of one logit."""
-    of_labels = of_labels.to(z)
-    return of_labels.view(-1, *[1] * (z.ndim - 2)) if of_labels.ndim else of_labels
+def _beside(of_labels: Tensor, z: Tensor) -> Tensor:
+    """Numbers of labels, to be combined with the logits."""
+    return of_labels.to(z).view(-1, *[1] * (z.ndim - 2))
 
 
-def _blocks(rows: GivenRows, slopes: Tensor) -> Iterator[_Block]:
-    length = max(1, BLOCK * len(slopes) // max(1, slopes.numel()))
-    memory = slopes.new_empty(3, *slopes[:length].shape)
-    for i in range(0, max(1, len(slopes)), length):
+def _blocks(rows: GivenRows, kept: Tensor) -> Iterator[Block]:
+    """Several rows: logits, targets, masses (None if all are 1), p, memory for two more."""
+    logits, targets = (x.detach().reshape(kept.shape) for x in (rows.logits, rows.target))
+    weights, many = rows.weight, rows.task == "multilabel"
+    if weights is not None and not (many and weights.ndim == kept.ndim):  # of each row
+        weights = weights.unsqueeze(1) if many else weights.reshape(kept.shape)
+    length = max(1, BLOCK * len(kept) // max(1, kept.numel()))
+    memory = kept.new_empty(3, *kept[:length].shape)
+    for i in range(0, max(1, len(kept)), length):
         here = slice(i, i + length)
-        slope, target, mass = slopes[here], signed(rows.target[here]), None
-        z, (ones, *free) = rows.logits.detach()[here].to(slope), memory[:, : len(slope)]
-        if rows.weight is not None or target.amin() <= rows.ignore_index:
+        p, target, mass = kept[here], signed(targets[here]), None
+        z, (ones, x, h) = logits[here].to(p), memory[:, : len(p)]
+        if weights is not None or target.amin() <= rows.ignore_index:
             mass = torch.ne(target, rows.ignore_index, out=ones)
-        if rows.weight is not None and mass is not None:
-            weight = rows.weight[here].to(slope)
-            mass *= weight if weight.ndim == z.ndim else weight.unsqueeze(1)
-        yield _Block(z, target.to(slope), mass, slope, *free)
+        if weights is not None and mass is not None:
+            mass *= weights[here].to(p)
+        yield z, target.to(p), mass, p, x, h

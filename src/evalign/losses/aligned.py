@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from evalign.aggregation import Ranks, RunningConfusion
-from evalign.aggregation.running import keep, make_saved
+from evalign.aggregation.running import keep
 from evalign.core import membership
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require
@@ -19,15 +19,15 @@ from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, signed
 from evalign.kernels import KernelSettings
-from evalign.losses.class_weights import class_vector, shares_tensor
+from evalign.losses.base import RowSettings
+from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import ODDS, half_skilled, metric_offsets, positive, with_pseudo_rows
-from evalign.losses.route import route, whole_loss
+from evalign.losses.route import by_kernel
 
 AUTO: Final = "auto"
 BALANCED: Final = "balanced"
 METRIC_WEIGHT = 0.3  # of every task
-LEARNED = ("counts", "offsets")  # buffers that have a size from the first batch on
 
 
 class AlignedLoss(MetricLoss):
@@ -37,9 +37,8 @@ class AlignedLoss(MetricLoss):
     softmax(logits + offsets), or sigmoid(logits + offsets) for multilabel problems. They follow the
     classifier: from the slopes of the metric at a running Confusion of the training rows come the
     odds from which predicting a class pays (`metric_offsets`). A batch is given the offsets that
-    the batches before left. Precision, recall, specificity, negative predictive value and
-    markedness have no optimum inside: their offsets are those of a classifier that is right half
-    of the time.
+    the batches before left. Precision, recall, specificity and negative predictive value
+    have no optimum inside: their offsets are those of a classifier that is right half of the time.
 
     A cost replaces 1 − metric.
 
@@ -60,8 +59,7 @@ class AlignedLoss(MetricLoss):
         per_image: the metric is the mean over images, see `MetricLoss`; the offsets follow the
             Confusion of all images.
         ranks: the processes whose rows are summed in both terms, see `MetricLoss`.
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
 
     Attributes:
         offsets: one per class or label, to add to logits before the softmax or sigmoid. For
@@ -78,6 +76,7 @@ class AlignedLoss(MetricLoss):
     """
 
     has_kernels = True
+    learned = ("counts", "offsets")
     class_shares: Tensor | None
     class_weight: Tensor | Literal["auto", "balanced"] | None
     counts: Tensor
@@ -95,19 +94,10 @@ class AlignedLoss(MetricLoss):
         momentum: float = 0.1,
         per_image: bool = False,
         ranks: Ranks = "all",
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        **rows: Unpack[RowSettings],
     ) -> None:
-        super().__init__(
-            metric,
-            temperature=temperature,
-            per_image=per_image,
-            ranks=ranks,
-            task=task,
-            ignore_index=ignore_index,
-            class_dim=class_dim,
-        )
+        how: dict[str, Any] = {"temperature": temperature, "per_image": per_image, "ranks": ranks}
+        super().__init__(metric, **how, **rows)
         metric_weight = METRIC_WEIGHT if metric_weight == AUTO else metric_weight
         ok = isinstance(metric_weight, int | float) and 0 <= metric_weight < math.inf
         allowed = 'be "auto", or finite and not negative'
@@ -127,9 +117,10 @@ class AlignedLoss(MetricLoss):
             if class_weight is not None:
                 class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
             self.register_buffer("class_weight", class_weight, persistent=False)
-        shares = None if class_shares is None else shares_tensor(class_shares)
-        self.register_buffer("class_shares", shares, persistent=False)
-        for name in LEARNED:
+        if class_shares is not None:
+            class_shares = class_vector("AlignedLoss", "class_shares", class_shares, pairs=True)
+        self.register_buffer("class_shares", class_shares, persistent=False)
+        for name in self.learned:
             self.register_buffer(name, None)
         self._cross: tuple[Any, ...] = (None, None, None)
 
@@ -141,25 +132,24 @@ class AlignedLoss(MetricLoss):
         like = half_skilled(self.counts, matrix=self.metric.needs_matrix)
         return torch.where(seen == 0, torch.nan, self.metric(self.running.hard_average(like)))
 
-    def whole(self, rows: GivenRows) -> Tensor:
+    def whole(self, rows: GivenRows, cross: Tensor | None = None) -> Tensor:
         self._check(rows)
         if self.counts is None:
             classes = _classes(rows)
             shape = (classes, 2) if rows.task == "multilabel" else (classes,)
             self.counts = self.running.seen.new_zeros(shape)
             self.offsets = self.counts.new_zeros(classes)
-        self._move(rows.logits.device)
-        value = whole_loss(self, rows, self._cross_of(rows))
+            self.to(rows.logits.device)
+        value = super().whole(rows, self._cross_of(rows))
         if self.learns() and not self.metric.inner_optimum:  # else the kernel has updated them
             self._follow(half_skilled(self.counts), self.counts)
         return value
 
     def sums_of(self, rows: GivenRows) -> Sums:
         self._check(rows)
-        self._move(rows.logits.device)
-        way, rows = route(self, rows, whole=False), self._as_to_come(rows)
+        kernel, rows = by_kernel(self, rows, whole=False), self._as_to_come(rows)
         with full_precision(rows.logits):
-            if way == "core":
+            if not kernel:
                 return self.sums_from_batch(Batch.of(rows))
             settings = self._settings(rows)
             of_metric, sums = self.kernel_sums(rows, settings)
@@ -291,29 +281,24 @@ class AlignedLoss(MetricLoss):
             self._cross = self.counts, now, cross
         return cross
 
-    def _move(self, device: torch.device) -> None:
-        """Bring the state to the logits, if the loss was left on another device."""
-        if self.counts is not None and self.counts.device != device:
-            self.to(device)
-
     def _check(self, rows: GivenRows) -> None:
-        """Check that shares and weights fit the number of classes."""
-        number = _classes(rows)
-        pairs = rows.task == "multilabel"
-        weight = self.class_weight
+        """Check that shares and weights fit the classes, and bring the state to the logits."""
+        number, pairs, weight = _classes(rows), rows.task == "multilabel", self.class_weight
         if isinstance(weight, Tensor):
-            allowed = f"hold a number for each of the {number} classes"
-            require(len(weight) == number, "AlignedLoss", "class_weight", allowed, len(weight))
+            check_length("AlignedLoss", "class_weight", weight, number)
         elif pairs:
             cure = "A label has its own two classes. Give a number for each label, or None."
             allowed = "be numbers or None for a multilabel problem"
             require(weight != BALANCED, "AlignedLoss", "class_weight", allowed, repr(weight), cure)
         shape = (number, 2) if pairs else (number,)
-        if self.counts is not None:
-            allowed = f"keep the {len(self.counts)} classes of the batches before"
-            require(self.counts.shape == shape, "AlignedLoss", "logits", allowed, number)
-        if self.class_shares is not None:
-            got = tuple(self.class_shares.shape)
+        counts, shares = self.counts, self.class_shares
+        if counts is not None:
+            allowed = f"keep the {len(counts)} classes of the batches before"
+            require(counts.shape == shape, "AlignedLoss", "logits", allowed, number)
+            if counts.device != rows.logits.device:  # the loss was left on another one
+                self.to(rows.logits.device)
+        if shares is not None:
+            got = tuple(shares.shape)
             allowed = f"have shape {shape}, " + (
                 "a pair (absent, present) for each label" if pairs else "one number for each class"
             )
@@ -321,12 +306,6 @@ class AlignedLoss(MetricLoss):
             whole = rows.indices or rows.task != "multiclass"
             allowed = "be None for rows of class probabilities"
             require(whole, "AlignedLoss", "class_shares", allowed, "shares")
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        make_saved(self, state_dict, prefix, *LEARNED)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 def _classes(rows: GivenRows) -> int:

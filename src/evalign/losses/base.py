@@ -1,35 +1,32 @@
 """The base classes of losses: from rows to a scalar, for most of them by way of sums."""
 
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from inspect import signature
 from typing import Literal, TypedDict, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from evalign.aggregation import Ranks, RankSum, RunningConfusion
+from evalign.aggregation.running import Stateful
 from evalign.core.batch import Batch, Mean, Sums
-from evalign.core.checks import require, traced
+from evalign.core.checks import check_temperature, require, traced
 from evalign.core.confusion import Confusion
 from evalign.core.membership import Heaviside, check_step
-from evalign.core.numerics import full_precision, moved
+from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
 
-SHOWN = 8  # numbers of a tensor that a repr holds
-
 
 class RowSettings(TypedDict, total=False):
-    """How a loss reads its rows: arguments of `Loss` that every loss takes."""
+    """How a loss reads its rows: the arguments of `Loss`, which every loss takes as `rows`."""
 
     task: Task | None
     ignore_index: int
     class_dim: int | None
 
 
-class Loss(nn.Module, ABC):
+class Loss(Stateful, ABC):
     """A scalar of (logits, target, sample_weight), computed in full precision.
 
     A subclass defines `value`. Its repr shows every argument of its constructor that it keeps as an
@@ -53,8 +50,7 @@ class Loss(nn.Module, ABC):
         check_task(name, task)
         whole = isinstance(ignore_index, int)
         require(whole, name, "ignore_index", "be an integer", repr(ignore_index))
-        known = class_dim in (None, 1, -1)
-        require(known, name, "class_dim", "be 1, -1 or None", repr(class_dim))
+        require(class_dim in (None, 1, -1), name, "class_dim", "be 1, -1 or None", repr(class_dim))
         self.task: Task | None = task
         self.ignore_index = ignore_index
         self.class_dim = class_dim
@@ -99,8 +95,8 @@ class Loss(nn.Module, ABC):
     ) -> GivenRows:
         """Check the rows. `class_dim`, if given, overrides that of the loss."""
         name = type(self).__name__
-        eager = not traced()  # a graph must not depend on the number of calls
-        if eager:
+        look = not (self._looked or traced())  # a graph must not depend on the number of calls
+        if look:
             self._check_precision()
         rows = as_rows(
             name,
@@ -110,9 +106,9 @@ class Loss(nn.Module, ABC):
             sample_weight=sample_weight,
             ignore_index=self.ignore_index,
             class_dim=self.class_dim if class_dim is None else class_dim,
-            look=eager and not self._looked,
+            look=look,
         )
-        self._looked = self._looked or eager
+        self._looked |= look
         return rows
 
     def learns(self) -> bool:
@@ -128,13 +124,12 @@ class Loss(nn.Module, ABC):
         own = [each.name for each in parameters if each.kind != each.VAR_KEYWORD]
         names = dict.fromkeys([*own, *RowSettings.__annotations__])  # each once, in this order
         kept = [name for name in names if hasattr(self, name)]
-        return ", ".join(f"{name}={_text(getattr(self, name))}" for name in kept)
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in kept)
 
     def _check_precision(self) -> None:
         """Check that FSDP has not cast buffers to half precision, in which counts stop growing."""
-        # By torch's own dictionary: `buffers` would take as long as a kernel in every call.
-        kinds = (buffer.dtype for buffer in self._buffers.values() if buffer is not None)
-        got = next((kind for kind in kinds if kind.is_floating_point), None)
+        floats = (x.dtype for x in self.buffers(recurse=False) if x.is_floating_point())
+        got = next(floats, None)
         ok = got is None or got.itemsize >= 4
         cure = (
             "Mixed precision of FSDP has cast them: wrap the network alone, pass "
@@ -142,19 +137,22 @@ class Loss(nn.Module, ABC):
         )
         require(ok, type(self).__name__, "buffers", "have their full precision", got, cure)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Loss":
-        # Buffers are settings, not weights: .half() must not make 0.19995 of a temperature of 0.2.
-        exact = dict(self.named_buffers(recurse=False))
-        self._buffers.update(dict.fromkeys(exact))
-        super()._apply(fn, recurse)
-        self._buffers.update({name: moved(buffer, fn) for name, buffer in exact.items()})
-        return self
 
+class SteppedLoss(Loss):
+    """A loss whose step has a temperature: a buffer, saved and moved with it."""
 
-def register_temperature(loss: Loss, temperature: float, heaviside: Heaviside) -> None:
-    """Check the step of a loss, and make its temperature a buffer: saved and moved with it."""
-    check_step(type(loss).__name__, heaviside, temperature)
-    loss.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
+    temperature: Tensor
+
+    def set_step(self, heaviside: Heaviside, temperature: float) -> None:
+        """Check and keep the step, at construction."""
+        check_step(type(self).__name__, heaviside, temperature)
+        self.heaviside: Heaviside = heaviside
+        self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
+
+    def set_temperature(self, temperature: float) -> None:
+        """Change the sharpness in place, so that compiled graphs follow."""
+        check_temperature(type(self).__name__, temperature)
+        self.temperature.fill_(temperature)
 
 
 class AdditiveLoss(Loss):
@@ -228,16 +226,4 @@ class MeanLoss(AdditiveLoss):
 
 def zero_if_empty(value: Tensor, mass: Tensor) -> Tensor:
     """The value, or 0 if no row has weight."""
-    return torch.where(mass == 0, torch.zeros_like(value), value)
-
-
-def _text(setting: object) -> str:
-    """A setting for a repr: few numbers as they are, many as their count and a checksum."""
-    if not isinstance(setting, Tensor):
-        return repr(setting)
-    if setting.is_meta:
-        return f"<{setting.numel()} numbers on the meta device>"
-    if setting.numel() <= SHOWN:
-        return repr(setting.tolist())
-    digest = hashlib.blake2b(setting.detach().cpu().numpy().tobytes(), digest_size=8).hexdigest()
-    return f"<{setting.numel()} numbers, checksum {digest}>"
+    return value.masked_fill(mass == 0, 0)

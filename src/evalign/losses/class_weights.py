@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from evalign.core.batch import Batch
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.text import counted
 
@@ -38,36 +37,26 @@ def effective_number_weights(
     return weights * len(weights) / weights.sum()
 
 
-def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) -> Tensor:
-    """Check that there is one positive number per class, and return them as float64."""
+def class_vector(owner: str, argument: str, values: object, *, pairs: bool = False) -> Tensor:
+    """Check for a positive number per class, or a pair per label, and return them as float64."""
     labels = getattr(values, "index", None)  # of a pandas Series
     if labels is not None and not callable(labels):
         ordered, cure = list(labels) == list(range(len(labels))), "Use .sort_index().to_numpy()."
         require(ordered, owner, argument, "be in the order of the classes", list(labels), cure)
     vector = numbers(values)
-    ok = vector.ndim == 1 and len(vector) > 1 and bool(((vector > 0) & vector.isfinite()).all())
+    shaped = vector.ndim == 1 or (pairs and vector.ndim == 2 and vector.shape[1] == 2)
+    ok = shaped and vector.shape[-1] > 1 and bool(((vector > 0) & vector.isfinite()).all())
     cure = "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
     if argument == "class_weight":
         cure = "Such as inverse_frequency_weights(numpy.bincount(y))."
     allowed = "hold two or more positive numbers, one for each class"
+    allowed += ", or a pair (absent, present) for each label" if pairs else ""
     require(ok, owner, argument, allowed, values, cure)
     return vector
 
 
-def shares_tensor(shares: object) -> Tensor:
-    """Positive shares or counts: one per class, or a pair per label."""
-    found = numbers(shares)
-    shaped = (
-        found.ndim in (1, 2) and found.shape[-1] > 1 and (found.ndim == 1 or len(found[0]) == 2)
-    )
-    ok = shaped and bool(((found > 0) & found.isfinite()).all())
-    allowed = "hold a positive number for each class, or a pair (absent, present) for each label"
-    require(ok, "AlignedLoss", "class_shares", allowed, shares)
-    return found
-
-
-def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:
+def check_length(owner: str, argument: str, vector: Tensor, classes: int) -> None:
     """Check that a vector given at construction has the number of classes of the batch."""
-    if len(vector) != batch.num_classes:  # a graph of any size can write no text of a size
-        allowed = f"hold a number for each of the {batch.num_classes} classes"
+    if len(vector) != classes:  # a graph of any size can write no text of a size
+        allowed = f"hold a number for each of the {classes} classes"
         raise ValueError(complaint(owner, argument, allowed, counted(len(vector), "number")))

@@ -16,12 +16,6 @@ REACH = 10.0  # largest threshold in asinh(z), a logit of 11,013; rows beyond it
 FAR = 1e6  # logits are clamped here, so that their differences stay finite
 
 
-def one_of_two(batch: Batch) -> Batch:
-    """Two exclusive classes as the binary problem of class 1; other batches as they are."""
-    two = batch.task == "multiclass" and batch.num_classes == 2
-    return batch.as_binary("curves") if two else batch
-
-
 def log_odds(batch: Batch) -> Tensor:
     """The logit of each class against the rest: log p / (1 − p), of shape (rows, classes)."""
     z, _, _ = batch.per_class()
@@ -45,7 +39,6 @@ def soft_counts(batch: Batch, thresholds: int) -> Confusion:
     Each row adds mass at two neighbouring thresholds only; a cumulative sum does the rest. The cost
     does not grow with the number of thresholds.
     """
-    batch = one_of_two(batch)
     _, y, weight = batch.per_class()
     u = log_odds(batch).asinh().clamp(-REACH, REACH).T
     place = (REACH - u) * ((thresholds - 1) / (2 * REACH))
@@ -64,7 +57,6 @@ def soft_counts(batch: Batch, thresholds: int) -> Confusion:
 
 def soft_counts_at(batch: Batch, thresholds: Tensor, step: Step) -> Confusion:
     """Counts at the given probability thresholds, from high to low, with a step H(p, τ)."""
-    batch = one_of_two(batch)
     z, y, weight = batch.per_class()
     p = batch.probabilities().view_as(z)
     soft = step(p, thresholds.to(p).view(-1, 1, 1))
@@ -87,9 +79,3 @@ def average_precision(curve: Confusion) -> Tensor:
     precision = safe_ratio(curve.tp, curve.predicted)
     gained = torch.diff(curve.tp, prepend=torch.zeros_like(curve.actual))
     return safe_ratio((gained * precision).sum(-1), curve.actual.squeeze(-1))
-
-
-def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:
-    """The mean over classes that have both positive and negative rows; 1 if there are none."""
-    absent = ((curve.actual <= 0) | (curve.negatives <= 0)).squeeze(-1)  # NaN stays visible
-    return safe_ratio(torch.where(absent, 0, score).sum(), (~absent).sum(), fill=1.0)

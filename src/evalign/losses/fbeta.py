@@ -26,7 +26,6 @@ class SurrogateFBetaLoss(MeanLoss):
         beta: how many times recall matters more than precision.
         q: robustness to label noise, in [0, 1]; 0 is eq. 20, 1 is linear in f like the MAE.
         class_balanced: weigh rows by n / n_y, that is 1/p and 1/(1 − p), as the theory assumes.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(
@@ -71,7 +70,6 @@ class SoftFBetaLoss(AdditiveLoss):
     Args:
         beta: how many times recall matters more than precision.
         average: "binary", "macro", "micro" or "weighted".
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -15,15 +15,15 @@ from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.core.numerics import at_once, full_precision, safe_ratio, sum_dtype
-from evalign.core.rows import GivenRows, Task
+from evalign.core.rows import GivenRows
 from evalign.kernels import KernelSettings
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSums, kernel_sums
-from evalign.losses.base import RunningLoss, register_temperature
-from evalign.losses.route import route, whole_loss
+from evalign.losses.base import RowSettings, RunningLoss, SteppedLoss
+from evalign.losses.route import WholeLoss, by_kernel
 
 
-class MetricLoss(RunningLoss):
+class MetricLoss(RunningLoss, SteppedLoss):
     r"""1 − metric of the soft confusion matrix (EAST; BtG for binary and multilabel problems).
 
     Args:
@@ -49,8 +49,7 @@ class MetricLoss(RunningLoss):
         ranks: "all" sums over the processes of `torch.distributed` when it is initialised, in
             training mode with gradients only, so that the gradient that DDP averages is that of all
             rows together; "own" sums over this process alone; or the process group to sum over.
-
-    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
+        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
 
     Examples:
         >>> loss = MetricLoss("f1_macro")
@@ -60,7 +59,6 @@ class MetricLoss(RunningLoss):
     """
 
     has_kernels = True  # of this class: a subclass may compute something else
-    temperature: Tensor
     threshold: Tensor | None
 
     def __init__(
@@ -73,14 +71,11 @@ class MetricLoss(RunningLoss):
         momentum: float | None = None,
         per_image: bool = False,
         ranks: Ranks = "all",
-        task: Task | None = None,
-        ignore_index: int = -100,
-        class_dim: int | None = None,
+        **rows: Unpack[RowSettings],
     ) -> None:
-        super().__init__(momentum, ranks, task=task, ignore_index=ignore_index, class_dim=class_dim)
+        super().__init__(momentum, ranks, **rows)
         name = type(self).__name__
-        register_temperature(self, temperature, heaviside)
-        self.heaviside: membership.Heaviside = heaviside
+        self.set_step(heaviside, temperature)
         self.metric = resolve(metric, owner=name)
         self.closed_form = closed_form(self.metric)
         if threshold is not None:
@@ -91,11 +86,6 @@ class MetricLoss(RunningLoss):
             require(not per_image, name, "momentum", allowed, repr(momentum))
         self.per_image = per_image
 
-    def set_temperature(self, temperature: float) -> None:
-        """Change the sharpness in place, so that compiled graphs follow."""
-        check_temperature(type(self).__name__, temperature)
-        self.temperature.fill_(temperature)
-
     def rows(self, *args: Any, **settings: Any) -> GivenRows:
         rows = super().rows(*args, **settings)
         if self.metric.double:
@@ -103,20 +93,21 @@ class MetricLoss(RunningLoss):
         return rows
 
     def of_rows(self, rows: GivenRows) -> Tensor:
-        if route(self, rows) == "loss":
+        if by_kernel(self, rows, whole=True):
             check_temperature(type(self).__name__, self.temperature)
             return self.whole(rows)
         with full_precision(rows.logits):
             value = self.loss_from_sums(self.sums_of(rows))
             return value.to(torch.promote_types(rows.logits.dtype, torch.float32))
 
-    def whole(self, rows: GivenRows) -> Tensor:
-        """The loss as one function of a GPU."""
-        return whole_loss(self, rows, None)
+    def whole(self, rows: GivenRows, cross: Tensor | None = None) -> Tensor:
+        """The loss as one function of a GPU; `cross` is of `AlignedLoss`."""
+        value: Any = WholeLoss.apply(rows.logits, rows, cross, self, self.learns())
+        return value
 
     def sums_of(self, rows: GivenRows) -> Sums:
         check_temperature(type(self).__name__, self.temperature)
-        if route(self, rows, whole=False) == "core":
+        if not by_kernel(self, rows, whole=False):
             return super().sums_of(rows)
         return self.kernel_sums(rows, KernelSettings(self.temperature))[0]
 
@@ -128,7 +119,7 @@ class MetricLoss(RunningLoss):
         images = [kernel_sums(image, settings) for image in rows.images()]
         each = []
         for c, *_ in images:
-            assert c.rows is not None  # `route` says so
+            assert c.rows is not None  # `by_kernel` says so
             each.append(self._of_image(c, safe_ratio(c.total, c.rows)))
         loss, size = (torch.stack(x).sum() for x in zip(*each, strict=True))
         sums = KernelSums(*(reduce(add, parts) for parts in zip(*images, strict=True)))
@@ -190,4 +181,4 @@ class MetricLoss(RunningLoss):
             # Without a score of any class there is nothing to learn. NaN in the rows stays visible.
             unknown = (confusion.predicted + confusion.actual).sum().isnan()
             nothing = empty | (score.isnan() & ~unknown)
-        return torch.where(nothing, torch.zeros_like(loss), loss), nothing
+        return loss.masked_fill(nothing, 0), nothing

@@ -21,7 +21,6 @@ class DiceLoss(RunningLoss):
 
     Args:
         ranks: whose rows are summed, see `MetricLoss`.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(self, *, ranks: Ranks = "all", **rows: Unpack[RowSettings]) -> None:
@@ -49,7 +48,6 @@ class SigmoidF1Loss(Loss):
     Args:
         beta: steepness of the sigmoid, positive.
         eta: its offset.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(self, *, beta: float = 1.0, eta: float = 0.0, **rows: Unpack[RowSettings]) -> None:

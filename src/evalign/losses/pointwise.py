@@ -34,7 +34,7 @@ class ClassWeightedLoss(MeanLoss):
 
     def mean(self, batch: Batch) -> Mean:
         if self.class_weight is not None:
-            check_length(type(self).__name__, "class_weight", self.class_weight, batch)
+            check_length(type(self).__name__, "class_weight", self.class_weight, batch.num_classes)
         return batch.mean(batch.log_probabilities(), self.of_true_class, self.class_weight)
 
 
@@ -44,7 +44,6 @@ class MAELoss(ClassWeightedLoss):
     Args:
         class_weight: a factor per class, (negative, positive) if binary, e.g.
             `inverse_frequency_weights(counts)`.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def of_true_class(self, log_p: Tensor) -> Tensor:
@@ -57,7 +56,6 @@ class FocalLoss(ClassWeightedLoss):
     Args:
         gamma: how much easy rows are discounted, at least 0.
         class_weight: a factor per class (Lin's α), (negative, positive) if binary.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(
@@ -103,16 +101,12 @@ class LogitAdjustedLoss(MeanLoss):
         self.register_buffer("class_counts", counts, persistent=False)
         self.tau = tau
 
-    @property
-    def log_prior(self) -> Tensor:
-        """log π of each class."""
-        return (self.class_counts / self.class_counts.sum()).log()
-
     def mean(self, batch: Batch) -> Mean:
         allowed, exclusive = "belong to mutually exclusive classes", batch.task != "multilabel"
         require(exclusive, "LogitAdjustedLoss", "logits", allowed, "a multilabel task")
-        check_length("LogitAdjustedLoss", "class_counts", self.class_counts, batch)
-        shift = self.tau * self.log_prior.to(batch.logits)
+        check_length("LogitAdjustedLoss", "class_counts", self.class_counts, batch.num_classes)
+        prior = self.class_counts / self.class_counts.sum()
+        shift = self.tau * prior.log().to(batch.logits)
         if batch.task == "binary":
             shift = shift[1] - shift[0]
         adjusted = replace(batch, given=batch.logits + shift)

@@ -14,7 +14,7 @@ from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses import curves
-from evalign.losses.base import Loss, RowSettings, RunningLoss, register_temperature, zero_if_empty
+from evalign.losses.base import Loss, RowSettings, RunningLoss, SteppedLoss, zero_if_empty
 
 MOST_THRESHOLDS = 100_000  # a step of 0.0002 in asinh(z)
 
@@ -36,16 +36,19 @@ class CurveLoss(RunningLoss):
         """The score of each class."""
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        return (self.curve(batch),)
+        two = batch.task == "multiclass" and batch.num_classes == 2  # one curve, of class 1
+        return (self.curve(batch.as_binary(type(self).__name__) if two else batch),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         (batch,) = self.of_all_ranks(sums)
         curve = self.over_batches(batch)
-        score = curves.mean_over_classes(self.score(curve), curve)
-        return zero_if_empty(1 - score, batch.total.sum())
+        absent = ((curve.actual <= 0) | (curve.negatives <= 0)).squeeze(-1)  # NaN stays visible
+        total = self.score(curve).masked_fill(absent, 0).sum()
+        loss = 1 - safe_ratio(total, (~absent).sum(), fill=1.0)
+        return zero_if_empty(loss, batch.total.sum())
 
 
-class AUROCLoss(CurveLoss):
+class AUROCLoss(CurveLoss, SteppedLoss):
     """1 − area under the soft ROC curve (BtG): soft TPR over soft FPR at the given thresholds.
 
     The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. Several classes
@@ -57,10 +60,8 @@ class AUROCLoss(CurveLoss):
         heaviside: the step, as in `MetricLoss`.
         momentum: as in `MetricLoss`.
         ranks: whose rows are summed, see `MetricLoss`.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
-    temperature: Tensor
     thresholds: Tensor
 
     def __init__(
@@ -74,16 +75,10 @@ class AUROCLoss(CurveLoss):
         **rows: Unpack[RowSettings],
     ) -> None:
         super().__init__(momentum, ranks, **rows)
-        register_temperature(self, temperature, heaviside)
-        self.heaviside: membership.Heaviside = heaviside
+        self.set_step(heaviside, temperature)
         ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
         ascending_fpr = ascending_fpr.sort(descending=True).values
         self.register_buffer("thresholds", ascending_fpr, persistent=False)
-
-    def set_temperature(self, temperature: float) -> None:
-        """Change the sharpness in place, so that compiled graphs follow."""
-        check_temperature(type(self).__name__, temperature)
-        self.temperature.fill_(temperature)
 
     def curve(self, batch: Batch) -> Confusion:
         check_temperature("AUROCLoss", self.temperature)
@@ -103,13 +98,6 @@ class AveragePrecisionLoss(CurveLoss):
         momentum: weight of the new batch in a moving average of the counts, at which the gradient
             is taken; None is the batch alone, which rarely holds enough positives.
         ranks: whose rows are summed, see `MetricLoss`.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
-
-    Examples:
-        >>> import torch
-        >>> loss = AveragePrecisionLoss()
-        >>> loss(torch.tensor([2.0, 1.0, -1.0, -2.0]), torch.tensor([1, 1, 0, 0])).item()
-        0.0
     """
 
     def __init__(
@@ -142,7 +130,6 @@ class WMWLoss(Loss):
     Args:
         gamma: margin by which a positive should outrank a negative, in (0, 1].
         p: power of the shortfall, above 1; Yan et al. use 2 and 3.
-        rows: `task`, `ignore_index` and `class_dim`, as in `Loss`.
     """
 
     def __init__(self, *, gamma: float = 0.3, p: float = 2.0, **rows: Unpack[RowSettings]) -> None:

@@ -1,14 +1,14 @@
 """Which way a call takes, and the way on a GPU, where the whole loss is one function.
 
-| way    | what a kernel computes            | for                                               |
-| ------ | --------------------------------- | ------------------------------------------------- |
-| "loss" | the loss, forward and backward    | a GPU, and metrics in closed form                 |
-| "sums" | the sums of the Confusions        | the same for other metrics; a CPU                 |
-| "core" | nothing: torch, as the reference  | everything else, such as graphs of a compiler     |
+| what a kernel computes            | for                                               |
+| --------------------------------- | ------------------------------------------------- |
+| the loss, forward and backward    | a GPU, and metrics in closed form                 |
+| the sums of the Confusions        | the same for other metrics; a CPU                 |
+| nothing: torch, as the reference  | everything else, such as graphs of a compiler     |
 """
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -28,34 +28,32 @@ _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, tor
 _FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
-def route(
-    loss: "MetricLoss", rows: GivenRows, *, whole: bool = True
-) -> Literal["loss", "sums", "core"]:
-    """The way that a call of `MetricLoss` or `AlignedLoss` takes, or one for its sums alone."""
+def by_kernel(loss: "MetricLoss", rows: GivenRows, *, whole: bool) -> bool:
+    """Whether a kernel computes the loss of these rows, the `whole` of it or its sums."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     own = type(loss).__dict__.get("has_kernels", False)
     default = loss.heaviside == "linear" and loss.threshold is None
-    if traced() or not (own and default and logits.numel()):
-        return "core"
+    if traced() or not (own and default and logits.numel()) or (whole and not logits.is_cuda):
+        return False
     plain = type(logits) in (Tensor, nn.Parameter) and logits.dtype in _FLOATS
     here = logits.device.type in DEVICES and target.device == logits.device
     learned = loss.temperature.requires_grad or (weight is not None and weight.requires_grad)
     # One image at a time pays if it is large.
-    large = rows.task != "multilabel" and rows.shape[1:].numel() >= LARGE
-    fits = large or not loss.per_image
+    large = not loss.per_image or rows.shape[1:].numel() >= LARGE
+    fits = large and not (loss.per_image and rows.task == "multilabel")
     # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
     fits &= logits.numel() < 2**31 * len(logits) and target.numel() < 2**28
     fits &= not logits.is_cuda or rows.task == "binary" or logits.shape[1] <= LONGEST
     if not (plain and here and fits) or learned or loss.metric.needs_matrix:
-        return "core"
-    if whole and logits.is_cuda and _whole(loss, rows):
-        return "loss"
+        return False
+    if whole:
+        return _whole(loss, rows)
     if rows.task == "multiclass":
-        return "sums" if rows.indices and target.dtype in _INTEGERS else "core"
+        return rows.indices and target.dtype in _INTEGERS
     # The kernel of labels divides nothing by zero, but 0·∞ is NaN there. (float64 is slow.)
     wide = torch.promote_types(logits.dtype, torch.float32)
     finite = not logits.is_cuda and math.isfinite(logits.detach().sum(dtype=wide))
-    return "sums" if finite and target.dtype in _INTEGERS | _FLOATS else "core"
+    return finite and target.dtype in _INTEGERS | _FLOATS
 
 
 def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
@@ -71,13 +69,9 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
     return rows.target.dtype in _INTEGERS | _FLOATS
 
 
-def whole_loss(loss: "MetricLoss", rows: GivenRows, cross: Tensor | None) -> Tensor:
+class WholeLoss(torch.autograd.Function):
     """The loss by kernels of a GPU; `cross` is that of `kernels.fused.sums`."""
-    value: Any = _WholeLoss.apply(rows.logits, rows, cross, loss, loss.learns())
-    return value
 
-
-class _WholeLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.metrics import BalancedAccuracy, ClassMetric, CohenKappa, GMean, MatthewsCorrcoef
-from evalign.core.theory import rows_needed
 from evalign.losses import MetricLoss
+from evalign.theory import rows_needed
 
 COLLAPSED_EPOCHS = 5
 VANISHED_EPOCHS = 3

@@ -128,7 +128,7 @@ def test_no_graph_is_kept_of_pass_one():
     [
         (iter([]), TypeError, "read twice. Got list_iterator."),
         ([torch.ones(8, 6)], TypeError, "must be a list of (x, target) or"),
-        ([(torch.ones(8, 6),)], TypeError, "Got a tuple of 1."),
+        ([(torch.ones(8, 6),)], TypeError, "sample_weight), read twice. Got list."),
         (torch.zeros(3, 2), TypeError, "Got Tensor."),
         ([], ValueError, "microbatches of exact_backward must not be empty."),
     ],

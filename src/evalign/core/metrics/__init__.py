@@ -16,10 +16,8 @@ from evalign.core.metrics.matrix import (
 from evalign.core.metrics.names import names, resolve
 from evalign.core.metrics.per_class import (
     FBeta,
-    FowlkesMallows,
     Informedness,
     Jaccard,
-    Markedness,
     NegativePredictiveValue,
     Precision,
     Recall,
@@ -33,11 +31,9 @@ __all__ = [
     "CohenKappa",
     "ExpectedCost",
     "FBeta",
-    "FowlkesMallows",
     "GMean",
     "Informedness",
     "Jaccard",
-    "Markedness",
     "MatrixMetric",
     "MatthewsCorrcoef",
     "Metric",

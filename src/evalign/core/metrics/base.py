@@ -54,10 +54,6 @@ class Metric(ABC):
             object.__setattr__(self, name, value)
 
 
-class _NotScalar(TypeError):
-    """A metric's value is no number."""
-
-
 @dataclass(frozen=True)
 class FunctionMetric(Metric):
     """A user's function from a Confusion to a scalar tensor.
@@ -82,12 +78,14 @@ class FunctionMetric(Metric):
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, c: Confusion) -> Tensor:
-        score = self.function(c)
+        return self._scalar(self.function(c), c)
+
+    def _scalar(self, score: object, c: Confusion) -> Tensor:
         if not isinstance(score, Tensor) or score.ndim:
             shape = f"shape {tuple(getattr(score, 'shape', ()))} for {c.num_classes} classes"
             got = shape if isinstance(score, Tensor) else type(score).__name__
             cure = "Reduce it with .mean() or .sum(), and do not call .item()."
-            raise _NotScalar(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
+            raise TypeError(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
         return score
 
     def _reads_matrix(self) -> bool:
@@ -95,12 +93,12 @@ class FunctionMetric(Metric):
         declared = getattr(self.function, "needs_matrix", None)
         if declared is not None:
             return declared
+        probe = replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None)
         try:
-            self(replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None))
-        except _NotScalar:
-            raise
+            score = self.function(probe)
         except Exception:  # it asked for the matrix, or is written for another number of classes
             return True
+        self._scalar(score, probe)
         return False
 
 

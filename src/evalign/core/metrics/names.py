@@ -32,8 +32,6 @@ _OF_CLASSES = [
     *(with_averages(per_class.FBeta, beta=beta) for beta in (0.5, 1.0, 2.0)),
     with_averages(per_class.Jaccard),
     with_averages(per_class.Informedness),
-    with_averages(per_class.Markedness),
-    with_averages(per_class.FowlkesMallows),
 ]
 _OF_MATRIX = [
     matrix.Accuracy(),

@@ -9,7 +9,7 @@ from torch import Tensor
 from evalign.core.checks import numbers, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics.base import ClassMetric
-from evalign.core.numerics import ZERO, constant, part_of, safe_ratio, safe_sqrt
+from evalign.core.numerics import ZERO, constant, part_of, safe_ratio
 
 # At the ends it is precision or recall to the last digit; squares far beyond would overflow.
 BETAS = "lie from 1e-9 to 1e9"
@@ -49,12 +49,6 @@ class Specificity(ClassMetric):
         return safe_ratio(part_of(c.negatives, c.tn), c.negatives, self.zero_division)
 
 
-def _surely_rejected(c: Confusion) -> Tensor:
-    """The rejected mass, a difference of sums, set to 0 where it is no more than rounding error."""
-    noise = 8 * torch.finfo(c.rejected.dtype).eps * c.total
-    return torch.where(c.rejected <= noise, 0, c.rejected)  # NaN stays visible
-
-
 class NegativePredictiveValue(ClassMetric):
     """tn / (tn + fn). A membership near 1 in float32 says little of its complement: use float64."""
 
@@ -63,7 +57,9 @@ class NegativePredictiveValue(ClassMetric):
     inner_optimum = False
 
     def score(self, c: Confusion) -> Tensor:
-        rejected = _surely_rejected(c)
+        # A difference of sums is 0 where it is no more than rounding error; NaN stays visible.
+        noise = 8 * torch.finfo(c.rejected.dtype).eps * c.total
+        rejected = torch.where(c.rejected <= noise, 0, c.rejected)
         return safe_ratio(part_of(rejected, c.tn), rejected, self.zero_division)
 
 
@@ -110,42 +106,14 @@ class Jaccard(ClassMetric):
         return safe_ratio(c.tp, c.predicted + c.actual - c.tp, self.zero_division)
 
 
-class _Skill(ClassMetric):
-    """A rate among positives plus one among negatives, minus 1; undefined if either rate is."""
-
-    bounds = (-1.0, 1.0)
-
-    def _skill(self, c: Confusion, positives: Tensor, negatives: Tensor) -> Tensor:
-        undefined = (positives < ZERO) | (negatives < ZERO)
-        skill = safe_ratio(c.tp, positives) + safe_ratio(part_of(negatives, c.tn), negatives) - 1
-        return torch.where(undefined, self.zero_division, skill)
-
-
-class Informedness(_Skill):
-    """Recall + specificity − 1 (Youden's J)."""
+class Informedness(ClassMetric):
+    """Recall + specificity − 1 (Youden's J); undefined if either is."""
 
     stem = "informedness"
+    bounds = (-1.0, 1.0)
 
     def score(self, c: Confusion) -> Tensor:
-        return self._skill(c, c.actual, c.negatives)
-
-
-class Markedness(_Skill):
-    """Precision + negative predictive value − 1."""
-
-    stem = "markedness"
-    double = True
-    inner_optimum = False  # precision gains more by a high threshold than the other part loses
-
-    def score(self, c: Confusion) -> Tensor:
-        return self._skill(c, c.predicted, _surely_rejected(c))
-
-
-class FowlkesMallows(ClassMetric):
-    """√(precision · recall)."""
-
-    stem = "fowlkes_mallows"
-
-    def score(self, c: Confusion) -> Tensor:
-        geometric_mean = safe_sqrt(c.predicted) * safe_sqrt(c.actual)
-        return safe_ratio(c.tp, geometric_mean, self.zero_division)
+        undefined = (c.actual < ZERO) | (c.negatives < ZERO)
+        recall = safe_ratio(c.tp, c.actual)
+        specificity = safe_ratio(part_of(c.negatives, c.tn), c.negatives)
+        return torch.where(undefined, self.zero_division, recall + specificity - 1)

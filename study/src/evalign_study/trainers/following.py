@@ -46,7 +46,8 @@ def forget(loss: nn.Module) -> None:
     """Forget all batches in place, where CUDA graphs and stacks of losses look for the state."""
     for part in loss.modules():
         if isinstance(part, RunningConfusion):
-            part.empty()
+            for buffer in part.buffers():
+                buffer.zero_()
         elif isinstance(part, AlignedLoss) and part.counts is not None:
             part.counts.zero_()
             part.offsets.zero_()
