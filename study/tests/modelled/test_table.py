@@ -33,7 +33,7 @@ def ours(run, network=0.02, blend=0.05):
     level = 0.5 + 0.001 * run.split_seed
     scores = {"auto": level + 0.02, "blend": level + blend, "linear of folds": level + 0.01}
     if run.method.startswith(WITH_NETWORK):
-        scores = {"network": level + network, "blend": level + 0.04}
+        scores = {"network of folds": level + network, "blend": level + 0.04}
     metric = "matthews_corrcoef" if run.method.endswith("mcc") else "f1"
     return record(run, {metric: {name: {"test": x, "seconds": 2.0} for name, x in scores.items()}})
 
@@ -150,7 +150,7 @@ def test_the_page_says_what_one_table_makes_of_the_gains(committed):
         found = [gains(ours, f"{name} tuned") for name in ("hist_gradient_boosting", "lightgbm")]
         told.append([" and ".join(pair) for pair in zip(*found, strict=True)])
     (network, whole), (blend, all_of_blend) = told
-    assert f"is {network} for `AlignedClassifier`, not {whole}, and {blend} for the blend" in page
+    assert f"is {network} for the networks of folds, not {whole}, and {blend} for the blend" in page
     assert f"for the blend, not {all_of_blend};" in page
     left, whole = gains("blend", BASE_RULE, "matthews_corrcoef")
     assert f"with {left} over the first and not {whole}." in page
