@@ -21,7 +21,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from evalign import AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
@@ -408,25 +407,6 @@ def test_weights_reach_a_pipeline_whether_metadata_is_routed_or_not():
     with config_context(enable_metadata_routing=True):
         routed = ensemble(candidates=["linear"], decision="argmax").fit(X, Y, weight)
     np.testing.assert_array_equal(routed.predict_proba(X), usual.predict_proba(X))
-
-
-def test_folds_side_by_side_give_the_same_bits(monkeypatch):
-    """In one thread, or in three; with the limit of threads that compiled code has in each."""
-    found, limits = [], []
-
-    class Watched(candidates.HistGradientBoostingClassifier):
-        def fit(self, X, y, sample_weight=None):
-            limits.append(_openmp_effective_n_threads())
-            return super().fit(X, y, sample_weight)
-
-    monkeypatch.setattr(candidates, "HistGradientBoostingClassifier", Watched)
-    for cores in (1, 3):
-        monkeypatch.setattr(trials, "effective_n_jobs", lambda n_jobs, cores=cores: cores)
-        found.append(ensemble(candidates=candidates.DEFAULT, cv=4).fit(X, Y))
-    one, several = found
-    assert limits == [1] * 8
-    assert one.weights_ == several.weights_
-    np.testing.assert_array_equal(one.predict_proba(X), several.predict_proba(X))
 
 
 @pytest.mark.slow  # processes take long to start

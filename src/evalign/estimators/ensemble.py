@@ -104,8 +104,7 @@ class AlignedEnsemble(Aligned):
         time_limit: seconds for all of `fit`. Candidates are trained from fast to slow; one whose
             folds would not fit in is left out (`left_out_`). The first is always trained, and a
             fold that has begun is trained to its end.
-        n_jobs: how many folds are trained at once, in processes of their own. None for one, or
-            one per core, in threads, of "linear", "boosting" and "forest".
+        n_jobs: how many folds are trained at once, in processes of their own.
         random_state: seed of the folds and of the named candidates.
         verbose: 1 shows the progress.
 

@@ -3,7 +3,6 @@
 import time
 from numbers import Integral
 from typing import Any, NamedTuple, cast
-from warnings import catch_warnings
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -17,7 +16,7 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.estimators.blend import Trial
-from evalign.estimators.candidates import DEFAULT, OWNER, SECONDS
+from evalign.estimators.candidates import OWNER, SECONDS
 from evalign.estimators.classifier import AlignedClassifier
 from evalign.estimators.evidence import RuleSettings, cross_fit
 from evalign.estimators.judge import Judge
@@ -197,9 +196,8 @@ def train(
 ) -> list[Any]:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
-    The first fold shows how long all take; then `n_jobs` are trained at once. If that is None, all
-    cores train the models of `DEFAULT`, whose compiled code lets threads run side by side.
-    `guessed` are the seconds of a fold.
+    The first fold shows how long all take; then `n_jobs` are trained at once. `guessed` are the
+    seconds of a fold.
     """
     X, y = table.X, table.y
     arguments, lacking = fit_arguments(estimator, sample_weight=weight, groups=table.groups)
@@ -213,29 +211,17 @@ def train(
         seconds = number * expected(estimator, X, y, first, arguments)
         require_time(deadline, seconds, f"its training would take about {seconds:.0f} s")
     start = time.monotonic()
-    models = [fold_model(estimator, X, y, first, arguments)]
+    models = [trained(estimator, X, y, first, arguments)]
     took = time.monotonic() - start
-    aside = n_jobs is None and name in DEFAULT and getattr(estimator, "n_jobs", None) is None
-    n_jobs = -1 if aside else n_jobs
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
     require_time(deadline, seconds, f"the first of {number} folds took {took:.1f} s")
     tell(f"{name}: fold 1 of {number} took {took:.1f} s", done=guessed)
-    tasks = (delayed(fold_model)(estimator, X, y, rows, arguments) for rows in others)
-    how: dict[str, Any] = {"n_jobs": jobs, "prefer": "threads" if aside else None}
-    with catch_warnings():  # each thread restores filters, perhaps those of another one
-        for model in Parallel(**how, return_as="generator")(tasks) or ():
-            models.append(model)
-            tell(f"{name}: {len(models)} of {number} folds done", passing=True, done=guessed)
+    tasks = (delayed(trained)(estimator, X, y, rows, arguments) for rows in others)
+    for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
+        models.append(model)
+        tell(f"{name}: {len(models)} of {number} folds done", passing=True, done=guessed)
     return models
-
-
-def fold_model(
-    estimator: Any, X: Any, y: np.ndarray, rows: np.ndarray, arguments: dict[str, Any]
-) -> Any:
-    """The model of a fold, trained in one thread (of which each has a limit of its own)."""
-    with threads(estimator, len(y)):
-        return trained(estimator, X, y, rows, arguments)
 
 
 def guess(name: str, folds: int, numbers: int) -> float:
