@@ -107,6 +107,30 @@ def test_scores_of_ones_own_are_reported_beside_the_metric(scores, tmp_path):
             assert found["eval_own"] == pytest.approx(found["eval_metric"], abs=tolerances.HARD)
 
 
+@pytest.mark.parametrize("concatenate", [True, False])
+def test_all_rows_at_once_have_the_metric_of_batches(concatenate, tmp_path):
+    """With texts of several lengths, a smaller last batch and labels that Trainer pads by -100."""
+    rows = texts(30, 1, tokens=True)
+    for i, row in enumerate(rows):
+        row |= {name: value[: 3 + i // 7 % 3] for name, value in row.items()}
+        row["labels"] = row["labels"].where(row["labels"] != -100, torch.tensor(9))
+    args = {"per_device_eval_batch_size": 7, "eval_do_concat_batches": concatenate}
+    same_model, found = model(kind=BertForTokenClassification), []
+    for own in (None, lambda prediction: {"lists": isinstance(prediction.label_ids, list)}):
+        engine = trainer(
+            arguments(tmp_path, **args),
+            classifier=same_model,
+            loss=MetricLoss("f1_macro", ignore_index=9),
+            eval_dataset=rows,
+            compute_metrics=own,
+        )
+        found.append((engine.evaluate(), engine.rule))
+    (batches, rule), (whole, of_whole) = found
+    assert whole["eval_lists"] is not concatenate
+    assert whole["eval_metric"] == pytest.approx(batches["eval_metric"], abs=tolerances.HARD)
+    torch.testing.assert_close(of_whole.gain, rule.gain)
+
+
 def test_a_plain_trainer_takes_a_loss(tmp_path):
     notes, rows = Notes(), texts(2 * ROWS)
     engine = Trainer(

@@ -162,6 +162,25 @@ def test_a_batch_without_a_target_says_where_it_belongs():
         fitted.unpack({"x": x, "labels": y, "mask": y})
     with pytest.raises(ValueError, match=r"Got 4 parts\. Override AlignedModule\.unpack"):
         fitted.unpack((x, y, y, y))
+    fitted.unpack = lambda batch: batch  # a fourth part of one's own is no weight either
+    with pytest.raises(ValueError, match="too many values to unpack"):
+        fitted.training_step((x, y, y, y), 0)
+
+
+class Silent(AlignedModule):
+    """Validates in its own way, by the arguments that Lightning documents."""
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+
+
+def test_a_validation_of_ones_own_leaves_the_test_alone():
+    rows = loader(made_rows(60))
+    fitted, trainer = Silent(network(), MetricLoss("f1_macro"), "f1_macro"), Trainer(**QUIET)
+    trainer.validate(fitted, rows, verbose=False)
+    assert not fitted._evaluation._fitter._parts  # the rule has been fitted: no rows stay
+    (found,) = trainer.test(fitted, rows, verbose=False)
+    assert found.keys() == {"test_metric", "test_metric_argmax"}
 
 
 def test_predict_gives_the_labels_of_the_rule():
@@ -246,6 +265,7 @@ def test_a_constraint_that_no_rule_meets_does_not_stop_a_checkpoint(tmp_path):
     trainer = Trainer(max_epochs=1, **QUIET)
     trainer.fit(fitted, loader((x, y)), loader((x, y)))
     trainer.save_checkpoint(tmp_path / "last")
+    assert not fitted._evaluation._fitter._parts
     assert "rule" not in torch.load(tmp_path / "last", weights_only=True)
     with pytest.raises(ValueError, match="be met by some rule on these rows"):
         _ = fitted.rule

@@ -280,6 +280,9 @@ def test_a_rule_in_words():
     never = DecisionRule(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), "expected", "expected")
     always = DecisionRule(torch.tensor([[0.0, 1.0], [0.0, 1.0]]), "expected", "expected")
     assert (str(always), str(never)) == ("always class 1", "never class 1")
+    for share, told in ((0.99876, "0.9988"), (0.9956, "0.9956"), (0.0123, "0.012"), (0.9, "0.9")):
+        rule = DecisionRule(torch.tensor([share, 1 - share]).double().diag(), "tuned", "labels")
+        assert str(rule) == f"class 1 from a probability of {told} on"
     many = fit_decision(logits, torch.stack([y, y], 1), metric="f1_macro", classes=["a", "b"])
     lines = [
         f"{name} from a probability of {at:.2g} on"
@@ -465,6 +468,10 @@ BAD = {
     "task": (lambda: fit(ROWS, LABELS, task="ordinal"), "task of fit_decision must be"),
     "binary": (lambda: fit(ROWS, LABELS, task="binary"), "be multiclass for 3 classes. Got binary"),
     "classes": (lambda: fit(ROWS, LABELS, classes=["a", "b"]), "a name for each of the 3 classes"),
+    "no classes": (
+        lambda: fit(ROWS[:, :0], LABELS),
+        r"logits of fit_decision must have a column for each class. Got \(4, 0\)",
+    ),
     "calls": (lambda: fit(ROWS, LABELS)(probabilities=P[:, :2]), "sum to 1"),
 }
 

@@ -97,7 +97,7 @@ def test_labels_of_probabilities():
     scores = [[0.76, 0.5, 0.54], [0.66, 1.0, 0.52], [0.41, 0.5, 1.44]]
     expected = torch.tensor(scores, dtype=torch.float64)
     torch.testing.assert_close(rule.as_module().scores_of(eta), expected)
-    assert rule.labels_of(eta).tolist() == [0, 1, 2]
+    assert rule.as_module().labels_of(eta).tolist() == [0, 1, 2]
     logits = eta.log() - rule.offsets
     torch.testing.assert_close(rule.probabilities(logits), eta)
     torch.testing.assert_close(rule.as_module().softmax(logits), eta)

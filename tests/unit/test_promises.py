@@ -12,7 +12,7 @@ from scipy.stats import beta, binom, binomtest, norm
 
 from evalign import Confusion, DecisionFitter, fit_decision
 from evalign.core.constraints import parse
-from evalign.decisions import DecisionRule
+from evalign.decisions import DecisionRule, promise, tuned
 from evalign.decisions.objective import Objective
 from evalign.decisions.p_values import (
     CellSums,
@@ -134,6 +134,28 @@ def test_promises_of_three_classes(draws):
         broken += rule.promised and (rule(fresh)[true == 2] == 2).double().mean().item() < 0.75
     assert promised > draws / 2
     assert consistent(broken, draws)
+
+
+def test_a_margin_that_no_rule_meets_costs_one_search(monkeypatch):
+    """What would be possible is only searched for where somebody reads it."""
+    steps, searches = [], []
+
+    def step(*given):
+        steps.append(None)
+        found = fitted(*given)
+        steps[-1] = found
+        return found
+
+    def search(*given, **how):
+        searches.append(given)
+        return searched(*given, **how)
+
+    fitted, searched = promise.tuned, tuned.best_rule
+    monkeypatch.setattr(promise, "tuned", step)
+    monkeypatch.setattr(tuned, "best_rule", search)
+    quietly(*three(60, 1), metric="f1_macro", constraint="recall[1] >= 0.9")
+    assert None in steps
+    assert len(searches) == len(steps)
 
 
 # The tests themselves.

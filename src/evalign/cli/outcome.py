@@ -52,7 +52,7 @@ def _predicted(model: Model, labels: Labels, X: pd.DataFrame) -> tuple[np.ndarra
     if isinstance(model, AlignedEnsemble):
         return np.asarray(model.rule_(probabilities=ordered)), ordered
     # Its rule takes logits; its probabilities are those of the rule.
-    return model.rule_.labels_of(torch.from_numpy(ordered)).numpy(), ordered
+    return model.rule_.as_module().labels_of(torch.from_numpy(ordered)).numpy(), ordered
 
 
 def contents(

@@ -90,6 +90,7 @@ def as_scores(
     allowed = f"be one of the {values.ndim} dimensions of {name}"
     require(ok, owner, "class_dim", allowed, class_dim, "It is 1, or -1 where classes come last.")
     values = values.movedim(class_dim, -1)
+    require(values.shape[-1] > 0, owner, name, "have a column for each class", shape)
     flat = values.flatten(0, -2)
     multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
     if y is not None:

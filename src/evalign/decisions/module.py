@@ -31,8 +31,8 @@ class RuleModule(nn.Module):
 
     def __init__(self, rule: Any, probabilities: bool = False) -> None:
         super().__init__()
-        gain = rule.gain.detach().clone().double()
-        offsets = torch.zeros(len(gain)) if rule.offsets is None else rule.offsets.detach().clone()
+        gain = rule.gain.detach().double()
+        offsets = torch.zeros(len(gain)) if rule.offsets is None else rule.offsets.detach()
         self.register_buffer("gain", gain)
         self.register_buffer("factor", gain.new_tensor(rule.factor))
         self.register_buffer("offsets", offsets.to(gain))

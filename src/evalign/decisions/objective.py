@@ -35,7 +35,7 @@ class Objective:
     which most metrics need: true positives, predicted and actual mass. Multilabel confusions are
     the three sums and the total mass of each label, (4, L). With G `groups` of rows, the matrices
     of the groups are stacked, (G·d, d). A `score` of the confusions of all rows and of the groups
-    takes the place of the metric. Errors name the `owner`.
+    takes the place of the metric. Errors name the `owner`, and unless `told` nothing else.
     """
 
     owner: str
@@ -45,6 +45,7 @@ class Objective:
     compact: bool = False
     multilabel: bool = False
     groups: int = 0
+    told: bool = True
 
     @classmethod
     def of(
@@ -85,12 +86,12 @@ class Objective:
         return replace(self, compact=not needs_matrix)
 
     def tightened(self, margins: Sequence[float]) -> "Objective":
-        """The objective with each bound tightened by its margin."""
+        """The objective with each bound tightened by its margin, whose errors nobody reads."""
         tighter = tuple(
             replace(each, bound=each.bound + margin if each.at_least else each.bound - margin)
             for each, margin in zip(self.constraints, margins, strict=True)
         )
-        return replace(self, constraints=tighter)
+        return replace(self, constraints=tighter, told=False)
 
     def by_group(self, target: Tensor, groups: Tensor | None) -> Tensor:
         """Targets (N, d) placed in the columns of each row's group (N,), 0 elsewhere: (N, G·d)."""
@@ -138,6 +139,8 @@ class Objective:
         """
         if not self.constraints or self._met(confusion):
             return
+        if not self.told:
+            raise Infeasible(self.owner)
         sides = []
         for one in self.constraints if len(self.constraints) > 1 else ():
             others = tuple(each for each in self.constraints if each is not one)

@@ -139,7 +139,8 @@ def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fit
     met, true = margins, objective.by_group(rows.target, rows.groups)
     for _ in range(SEARCHES):
         try:
-            rule = tuned(rows, objective.tightened(margins.tolist()))
+            tighter = objective.tightened(margins.tolist()) if margins.any() else objective
+            rule = tuned(rows, tighter)
         except Infeasible:
             if best is None:
                 raise

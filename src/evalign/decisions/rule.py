@@ -2,6 +2,7 @@
 
 import math
 import os
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -96,10 +97,6 @@ class DecisionRule:
         eta = formula.softmax(scores.rows)
         return scores.in_original_form(eta[..., 1] if self.multilabel else eta)
 
-    def labels_of(self, eta: Tensor) -> Tensor:
-        """Label indices of rows with probabilities η (N, C) on the CPU."""
-        return self.as_module().labels_of(eta)
-
     def __str__(self) -> str:
         """The rule in words: from which probability on, or by which offsets of the logits."""
         names = self.classes or [f"class {place}" for place in range(len(self.gain))]
@@ -163,7 +160,7 @@ class DecisionRule:
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
         got = scores.rows.shape[1]
         require(got == len(self.gain), owner, name, allowed, got, ONE_ROW)
-        return scores, self.as_module().to(scores.rows.device)
+        return scores, RuleModule(self).to(scores.rows.device)
 
     def as_module(self, *, probabilities: bool = False) -> RuleModule:
         """The rule as a module from logits to label indices, to ship with a network.
@@ -176,7 +173,7 @@ class DecisionRule:
             >>> torch.nn.Sequential(torch.nn.Identity(), rule.as_module())(torch.eye(3))
             tensor([0, 1, 2])
         """
-        return RuleModule(self, probabilities)
+        return deepcopy(RuleModule(self, probabilities))  # its buffers are its own
 
     def adapt(
         self,
@@ -271,7 +268,9 @@ class DecisionRule:
 def _from(name: str | float, threshold: float) -> str:
     if threshold in (0, 1):
         return f"{'never' if threshold else 'always'} {name}"
-    return f"{name} from a probability of {threshold:.2g} on"
+    # Two digits of it or of what it lacks to 1, whichever is smaller.
+    digits = 1 - math.floor(math.log10(min(threshold, 1 - threshold)))
+    return f"{name} from a probability of {round(threshold, digits):.10g} on"
 
 
 def _plain(value: Any) -> Any:

@@ -77,6 +77,7 @@ class Evaluation:
             self.fitted = self._fitter.compute()
         except Infeasible as error:
             self.fitted = error.with_traceback(None)  # which would hold the rows
+        self._fitter.reset()
 
     @property
     def rule(self) -> DecisionRule:

@@ -17,6 +17,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
+from evalign.core.values import signed
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.saved_rule import RULE
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
@@ -222,13 +223,19 @@ class AlignedTrainer(Trainer):
 
     def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> Scores:
         """Add these rows; with the last ones, fit the rule and return the metric of all rows."""
-        logits, labels = prediction.predictions, prediction.label_ids
-        logits = logits[0] if isinstance(logits, tuple) else logits
+        batches: Any = [(prediction.predictions, prediction.label_ids)]
+        if isinstance(prediction.label_ids, list):  # without eval_do_concat_batches
+            batches = zip(prediction.predictions, prediction.label_ids, strict=True)
         test = self._predicting and self._evaluation.fitted is not None
-        # In parts, because logits of images may be coarser than their labels.
-        parts = (torch.as_tensor(x).split(self.args.eval_batch_size) for x in (logits, labels))
-        for part in zip(*parts, strict=True):
-            self._evaluation.add(*classes_second(*part), test=test)
+        for logits, labels in batches:
+            logits = torch.as_tensor(logits[0] if isinstance(logits, tuple) else logits)
+            labels = signed(torch.as_tensor(labels))
+            # Trainer pads by -100, whatever the loss leaves out.
+            labels = labels.masked_fill(labels == -100, self._evaluation.reading["ignore_index"])
+            # In parts, because logits of images may be coarser than their labels.
+            parts = (x.split(self.args.eval_batch_size) for x in (logits, labels))
+            for part in zip(*parts, strict=True):
+                self._evaluation.add(*classes_second(*part), test=test)
         more = {"compute_result": compute_result} if self.args.batch_eval_metrics else {}
         own = {} if self._own is None else self._own(prediction, **more) or {}
         if not compute_result:

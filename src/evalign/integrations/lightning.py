@@ -130,7 +130,8 @@ class AlignedModule(LightningModule):
         return value
 
     def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
-        x, target, weight = (*self.unpack(batch), None, None)[:3]
+        parts = self.unpack(batch)
+        x, target, weight = (*parts, *[None] * (3 - len(parts)))
         if target is None:
             got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
             allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
@@ -153,12 +154,13 @@ class AlignedModule(LightningModule):
 
     on_test_epoch_start = on_validation_epoch_start
 
-    def validation_step(self, batch: Any, batch_idx: int, *, test: bool = False) -> None:
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
         x, target, weight = self._labelled(batch)
-        self._evaluation.add(self(x), target, weight, test=test)
+        self._evaluation.add(self(x), target, weight)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
-        self.validation_step(batch, batch_idx, test=True)
+        x, target, weight = self._labelled(batch)
+        self._evaluation.add(self(x), target, weight, test=True)
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels by the rule."""
