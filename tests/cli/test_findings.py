@@ -41,9 +41,7 @@ def models():
     for classes, frame in {3: table(240), 2: two(240)}.items():
         rows = rows_of(frame)
         ensemble = AlignedEnsemble("f1_macro", candidates=["linear"], cv=2, random_state=0)
-        network = AlignedClassifier(
-            "f1_macro", network="linear", epochs=3, validation_fraction=0.2, random_state=0
-        )
+        network = AlignedClassifier("f1_macro", network="linear", epochs=3, random_state=0)
         made[classes] = [model.fit(rows.X, rows.y) for model in (ensemble, network)]
     return made
 

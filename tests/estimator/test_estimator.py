@@ -413,10 +413,11 @@ def test_a_fit_that_is_stopped_changes_nothing():
         raise KeyboardInterrupt
 
     fitted = quick(epochs=2).fit(X, Y)
-    before = fitted.predict_proba(X)
+    before, width = fitted.predict_proba(X), X.shape[1]
     with pytest.raises(KeyboardInterrupt):
-        fitted.set_params(on_epoch=stop).fit(-X, Y)
+        fitted.set_params(on_epoch=stop).fit(X[:, :2], Y)
     assert np.array_equal(fitted.predict_proba(X), before)
+    assert fitted.n_features_in_ == width
 
 
 @pytest.mark.parametrize(("kind", "as_numpy"), [("Int64", np.int64), ("boolean", np.bool_)])

@@ -6,8 +6,10 @@ from torch.nn import functional as F
 
 from evalign import Confusion, MetricLoss
 from evalign.core.batch import Batch
+from evalign.core.heaviside import tempered
 from evalign.core.membership import multiclass
-from evalign.kernels import KernelSettings, cpu
+from evalign.core.rows import GivenRows
+from evalign.kernels import KernelSettings, cpu, labels
 from tests import tolerances
 from tests.kernels.agreement import random_batch
 
@@ -84,6 +86,30 @@ def test_agrees(temperature, dtype):
             assert_agrees(batch, temperature)
             assert_agrees(batch, temperature, adjustment(classes)[0])
             assert_agrees(batch, temperature, *adjustment(classes))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("temperature", [1e-4, 1e-5, 3e-7, 3e-15])
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_undecided_labels(task, temperature, dtype):
+    """H(½) is ½, and the slope there is the ramp's, however steep; beyond the ramp H is 0 or 1."""
+    z = torch.tensor([[0.0, 3.0], [0.0, -3.0], [0.0, 0.0], [-3.0, 0.0]], dtype=dtype)
+    z, y = (z.flatten(), z.new_tensor([0, 1] * 4)) if task == "binary" else (z, z.gt(-1).to(dtype))
+    t = torch.tensor(temperature, dtype=torch.float64)
+    of_tp, of_predicted = torch.tensor([[1.0, 2.0], [0.5, -0.3]], dtype=torch.float64)
+    batch = GivenRows(task, z, y, None, -100), KernelSettings(t)
+    (tp, predicted, *_), _, _, _, kept = labels.forward(*batch)
+    gradient = labels.backward(*batch, kept, of_tp, of_predicted, 0.0)
+
+    z = z.double().requires_grad_()
+    h = tempered(z.sigmoid(), 0.5, temperature=max(t, torch.finfo(dtype).eps / 2.5))
+    if task == "binary":
+        h, y = torch.stack([1 - h, h], 1), torch.stack([1 - y, y], 1)
+    sums = (y * h).sum(0), h.sum(0)
+    (slope,) = torch.autograd.grad(sums[0] @ of_tp + sums[1] @ of_predicted, z)
+    for ours, exact in zip((tp, predicted, gradient.double()), (*sums, slope), strict=True):
+        margin = tolerances.KERNEL[dtype]
+        torch.testing.assert_close(ours, exact.detach(), rtol=margin, atol=margin)
 
 
 def test_no_sum_of_one_logit_is_below_zero():

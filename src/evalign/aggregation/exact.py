@@ -136,11 +136,13 @@ def exact_backward(
     Returns:
         The loss of the whole batch, without a graph.
     """
-    parts: Any = microbatches if isinstance(microbatches, list | tuple) else [None]
-    if not all(isinstance(part, list | tuple) and len(part) in (2, 3) for part in parts):
-        allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
-        got = type(microbatches).__name__
-        raise TypeError(complaint("exact_backward", "microbatches", allowed, got))
+    listed = isinstance(microbatches, list | tuple)
+    for part in microbatches if listed else [microbatches]:
+        parted = listed and isinstance(part, list | tuple)
+        if not (parted and len(part) in (2, 3)):
+            allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
+            got = f"a {type(part).__name__}" + (f" of {len(part)}" if parted else "")
+            raise TypeError(complaint("exact_backward", "microbatches", allowed, got))
     if not isinstance(model, nn.Module):
         allowed, got = "be a torch.nn.Module, from x to logits", type(model).__name__
         cure = "Around other calls write the two passes out, with ExactAccumulation."

@@ -35,7 +35,7 @@ def check_arguments(arguments: dict[str, Any]) -> None:
     for name, (kind, least, end, allowed) in NUMBERS.items():
         value = arguments[name]
         number = isinstance(value, kind) and not isinstance(value, bool)
-        none = value is None and "None" in allowed
+        none = value is None and name != "validation_fraction"
         check(name, none or (number and least <= value < end), allowed)
     recipe, network = arguments["recipe"], arguments["network"]
     known = ", ".join(f'"{each}"' for each in RECIPES)

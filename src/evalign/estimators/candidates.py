@@ -94,6 +94,4 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
                 random_state=seed,
             )
         case _:  # the ensemble has a rule of its own
-            return AlignedClassifier(
-                metric, recipe=recipe, decision="argmax", validation_fraction=0.2, random_state=seed
-            )
+            return AlignedClassifier(metric, recipe=recipe, decision="argmax", random_state=seed)

@@ -21,7 +21,7 @@ from evalign.estimators.network import BLOCK, blockwise, chosen, find_device, sa
 from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.estimators.rows import OWNER, dense, network_input, read_rows, read_validation
 from evalign.estimators.scaling import QuantileNormal, Standardizer
-from evalign.estimators.spine import Aligned, register
+from evalign.estimators.spine import Aligned, register, restored
 from evalign.tables.features import Features, read
 from evalign.training import History
 
@@ -130,6 +130,7 @@ class AlignedClassifier(Aligned):
         self.verbose = verbose
         self.on_epoch = on_epoch
 
+    @restored
     def fit(
         self,
         X: Any,
@@ -144,8 +145,7 @@ class AlignedClassifier(Aligned):
         """Train, choose the best epoch and fit the decision rule.
 
         A fifth of a class of few rows is too little to choose a rule on. An `AlignedEnsemble` with
-        `candidates=["network"]` trains a network for each of five folds, and its rule is of all
-        rows.
+        `candidates=["network"], cv=5` trains a network for each fold, and its rule is of all rows.
 
         Args:
             X: a frame of pandas or polars, an array, or a sparse matrix (made dense as a whole).

@@ -26,7 +26,7 @@ from evalign.estimators.out_of_fold import (
     splits,
     trained,
 )
-from evalign.estimators.spine import Aligned, register
+from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights, warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -118,6 +118,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @restored
     def fit(
         self,
         X: Any,

@@ -22,7 +22,7 @@ from evalign.estimators.judge import Labels
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
 from evalign.estimators.rows import read_rows
-from evalign.estimators.spine import Aligned, register
+from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, warn_of_lost
 from evalign.estimators.trials import Trials, folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
@@ -190,6 +190,7 @@ class AlignedEnsemble(Aligned):
         self.random_state = random_state
         self.verbose = verbose
 
+    @restored
     def fit(
         self,
         X: Any,

@@ -72,7 +72,8 @@ def forward(
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """Sums (5, C) in float64, the cross-entropy, and what `backward` needs.
 
-    The sums are soft true positives, soft predicted, actual, hard true positives, hard predicted.
+    The sums are soft true positives, soft predicted and actual, and, if a shift asks for them, hard
+    true positives and hard predicted, else 0.
     Rows of weight 0 add nothing, whatever their logits. In other rows an infinite or NaN logit
     makes the sums NaN, unless it is −inf and rules a class out.
 

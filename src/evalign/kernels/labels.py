@@ -18,8 +18,6 @@ from evalign.kernels.cpu import Step
 BLOCK = 2**17  # numbers
 FAR = 40.0  # log(1 + eᵘ) is u from here on, in double precision too
 aten = torch.ops.aten  # for results in memory that is there
-
-
 Block = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor, Tensor]
 
 
@@ -97,8 +95,9 @@ def _of_p(step: Step) -> tuple[float, float, float]:
 def _membership(p: Tensor, step: Step, out: Tensor) -> Tensor:
     """H, by the smaller slope."""
     low, high, _ = _of_p(step)
-    if step.bends_up:
-        torch.sub(p, low, out=out).clamp_(0, high - low)
+    if step.bends_up:  # p − ½ is exact: so H(½) is ½, however steep the ramp is
+        half = step.width / 2
+        torch.sub(p, 0.5, out=out).clamp_(-half, half).add_(half)
     else:
         torch.clamp(p, max=low, out=out).add_(torch.relu(p - high))
     return torch.add(p, out, alpha=step.extra, out=out)

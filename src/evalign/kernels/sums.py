@@ -14,7 +14,7 @@ from evalign.kernels import KernelSettings, cpu, labels
 
 
 class KernelSums(NamedTuple):
-    """The sums of a batch: soft and hard Confusions, and the cross-entropy."""
+    """The sums of a batch; those of the hard Confusion come only with a cross-entropy."""
 
     soft: Confusion
     hard: Confusion

@@ -95,8 +95,8 @@ class Loss(Stateful, ABC):
     ) -> GivenRows:
         """Check the rows. `class_dim`, if given, overrides that of the loss."""
         name = type(self).__name__
-        look = not (self._looked or traced())  # a graph must not depend on the number of calls
-        if look:
+        eager = not traced()  # a graph must not depend on the number of calls
+        if eager:
             self._check_precision()
         rows = as_rows(
             name,
@@ -106,9 +106,9 @@ class Loss(Stateful, ABC):
             sample_weight=sample_weight,
             ignore_index=self.ignore_index,
             class_dim=self.class_dim if class_dim is None else class_dim,
-            look=look,
+            look=eager and not self._looked,
         )
-        self._looked |= look
+        self._looked |= eager
         return rows
 
     def learns(self) -> bool:
@@ -128,8 +128,9 @@ class Loss(Stateful, ABC):
 
     def _check_precision(self) -> None:
         """Check that FSDP has not cast buffers to half precision, in which counts stop growing."""
-        floats = (x.dtype for x in self.buffers(recurse=False) if x.is_floating_point())
-        got = next(floats, None)
+        # By torch's own dictionary: `buffers` would take as long as a kernel in every call.
+        kept = (x for x in self._buffers.values() if x is not None)
+        got = next((x.dtype for x in kept if x.is_floating_point()), None)
         ok = got is None or got.itemsize >= 4
         cure = (
             "Mixed precision of FSDP has cast them: wrap the network alone, pass "

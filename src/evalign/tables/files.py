@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from csv import QUOTE_ALL
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,12 +138,12 @@ class TableFile:
             warnings.simplefilter("error", DtypeWarning)
             if "chunksize" in given:
                 return pd.read_csv(self.path, low_memory=False, **given)
-            try:  # part by part: pandas' threads would map the text of all rows to memory
+            with suppress(DtypeWarning):  # in several parts, a column is of several kinds
+                # Part by part: pandas' threads would map the text of all rows to memory.
                 file: Any = pd.read_csv(self.path, iterator=True, **given)
                 with file:
                     return file.read(rows)
-            except DtypeWarning:  # in several parts, a column is of several kinds
-                return pd.read_csv(self.path, low_memory=False, **given)
+            return pd.read_csv(self.path, low_memory=False, **given)
 
     def _without_missing(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame of a Parquet file with gaps in place of `missing`, as pandas reads a CSV."""

@@ -99,7 +99,6 @@ def test_autogluon_stands_beside_the_quick_models_where_both_were_run():
                     run.method.removeprefix(rivals.PREFIX): {
                         "test": x,
                         "seconds": 9 * x,
-                        "load": 0.4,
                     }
                 }
             },

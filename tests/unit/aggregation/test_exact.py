@@ -126,10 +126,10 @@ def test_no_graph_is_kept_of_pass_one():
 @pytest.mark.parametrize(
     ("microbatches", "error", "text"),
     [
-        (iter([]), TypeError, "read twice. Got list_iterator."),
-        ([torch.ones(8, 6)], TypeError, "must be a list of (x, target) or"),
-        ([(torch.ones(8, 6),)], TypeError, "sample_weight), read twice. Got list."),
-        (torch.zeros(3, 2), TypeError, "Got Tensor."),
+        (iter([]), TypeError, "read twice. Got a list_iterator."),
+        ([torch.ones(8, 6)], TypeError, "read twice. Got a Tensor."),
+        ([(torch.ones(8, 6),)], TypeError, "read twice. Got a tuple of 1."),
+        (torch.zeros(3, 2), TypeError, "must be a list of (x, target) or"),
         ([], ValueError, "microbatches of exact_backward must not be empty."),
     ],
 )

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
-from evalign.estimators import AlignedClassifier, AlignedEnsemble
+from evalign.estimators import AlignedEnsemble
 from evalign.estimators.candidates import DEFAULT
 from evalign.estimators.network import find_device
 from evalign_study.records.made import Record, record
@@ -30,7 +30,7 @@ def train_models(run: Run) -> Record:
 
     A pick is the metric. It has the score of the ensemble as a "blend" and as "auto", the best
     candidate by the rows held out; and of each candidate, which is the mean of the models of the
-    folds, with its rule. Where the network is among the candidates, it is also trained alone.
+    folds, with its rule.
     """
     allowed = f"be one of {', '.join(METHODS)}"
     require(run.method in METHODS, "train_models", "method", allowed, repr(run.method))
@@ -40,20 +40,11 @@ def train_models(run: Run) -> Record:
         rows, start = split_rows(run.dataset, run.split_seed, run.rows), time.perf_counter()
         prefix, goal = run.method.split("_", 1)
         metric = Problem(torch.ones(rows.classes), run.dataset).metric(GOALS[goal])
-        if prefix + "_" == DEFAULTS:
-            told = _ensembles(rows, metric, DEFAULT)
-        else:
-            told = _network(rows, metric) | _ensembles(rows, metric, ("network", *DEFAULT))
+        candidates = DEFAULT if prefix + "_" == DEFAULTS else ("network", *DEFAULT)
+        told = _ensembles(rows, metric, candidates)
     seconds = time.perf_counter() - start
     device = find_device("auto").type  # of the networks, which are smaller on a CPU
     return record(run, epochs=0, capped=False, seconds=seconds, picks={metric: told}, device=device)
-
-
-def _network(rows: SplitRows, metric: str) -> dict[str, dict[str, Any]]:
-    start = time.perf_counter()
-    network = AlignedClassifier(metric, random_state=0).fit(rows.X, rows.y, groups=rows.groups)
-    seconds = time.perf_counter() - start
-    return {"network": {"test": _score(network, rows, metric), "seconds": seconds}}
 
 
 def _ensembles(

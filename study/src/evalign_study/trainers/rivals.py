@@ -33,17 +33,12 @@ FIT = Path(__file__).with_name("autogluon_fit.py")
 
 
 def train_rival(run: Run) -> Record:
-    """Train the quick models or AutoGluon with a preset, on all cores, and score the labels.
-
-    The pick has the seconds of `fit`, and the load of a core in the minute before, in which an
-    earlier fit still counts.
-    """
+    """Train the quick models or AutoGluon with a preset, on all cores, and score the labels."""
     require(run.method in METHODS, "train_rival", "method", f"be of {METHODS}", repr(run.method))
     rows, name = split_rows(run.dataset, run.split_seed, run.rows), run.method.removeprefix(PREFIX)
     metric = Problem(torch.ones(rows.classes), run.dataset).metric(GOAL)
-    load = os.getloadavg()[0] / (os.cpu_count() or 1)
     labels, told = _ours(rows, metric) if name == OURS else _autogluon(rows, metric, name)
-    told |= {"test": score(metric, y_true=rows.y_test, y_pred=labels), "load": load}
+    told |= {"test": score(metric, y_true=rows.y_test, y_pred=labels)}
     seconds = told["seconds"]
     return record(run, epochs=0, capped=False, seconds=seconds, picks={metric: {name: told}})
 
