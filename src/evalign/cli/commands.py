@@ -54,7 +54,7 @@ def demo(**shared: Any) -> None:
 MODEL = "One model, or a weighted mean of several (blend)."
 TIME = "Time limit of the whole command, such as 90s, 5m or 1h; slow models are skipped."
 RECIPE = "How to train the network (default: aligned; with a constraint, cross_entropy)."
-VALIDATION = "Validation rows, to choose the epoch and the decision rule (default: folds of DATA)."
+VALIDATION = "Validation rows for the rule (default: folds of DATA; a fifth for a network)."
 TEST = "Test rows (default: a fifth of DATA, held out)."
 BASELINE = "Compare with the best single model or a cross-entropy network."
 NEW_RULE = "Rule to write (.json); with --rule, the labelled table to write."

@@ -293,7 +293,7 @@ class AlignedLoss(MetricLoss):
         shape = (number, 2) if pairs else (number,)
         counts, shares = self.counts, self.class_shares
         if counts is not None:
-            allowed = f"keep the {len(counts)} classes of the batches before"
+            allowed = f"keep the task and the {len(counts)} classes of the batches before"
             require(counts.shape == shape, "AlignedLoss", "logits", allowed, number)
             if counts.device != rows.logits.device:  # the loss was left on another one
                 self.to(rows.logits.device)

@@ -29,7 +29,7 @@ def warn_of_left_out(left_out: dict[str, str]) -> None:
     if left_out:
         found = ", ".join([f"{name!r} ({why})" for name, why in left_out.items()][:8])
         more = f" and {len(left_out) - 8} more" if len(left_out) > 8 else ""
-        cure = "Give formats with --dates or --decimal, or declare text a category."
+        cure = "Where it holds dates or numbers, give their format (--dates, --decimal)."
         cure = cure if UNREPEATED in left_out.values() else ""
         _warn(f"Columns are left out: {found}{more}. {cure}")
 
