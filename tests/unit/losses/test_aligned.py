@@ -457,7 +457,9 @@ def test_what_a_batch_shows_to_be_wrong(argument, value, kind, allowed):
 def test_the_number_of_classes_is_kept():
     loss = AlignedLoss("f1_macro")
     loss(*batch("multiclass")[:2])
-    with pytest.raises(ValueError, match="logits of AlignedLoss must keep the 3 classes of the ba"):
+    with pytest.raises(
+        ValueError, match="logits of AlignedLoss must keep the task and the 3 classes of the ba"
+    ):
         loss(torch.randn(6, 4, requires_grad=True), torch.arange(6) % 3)
 
 
