@@ -1,6 +1,6 @@
 """Validation: the loss and the true metric on held-out rows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from evalign.core.metrics import Metric
 from evalign.core.rows import Task, as_rows
 from evalign.core.values import signed
 from evalign.losses import WMWLoss
+from evalign.training.batches import Rows
 
 
 class Validation(NamedTuple):
@@ -28,7 +29,7 @@ def validate(
     predict: Callable[[Tensor], Tensor],
     loss: Callable[..., Tensor],
     metric: Metric,
-    batches: Iterable[tuple[Tensor, ...]],
+    rows: Rows,
     batch_size: int,
     score: Callable[..., Tensor] | None = None,
 ) -> Validation:
@@ -37,9 +38,8 @@ def validate(
     Pairwise losses, whose cost is quadratic in the rows, are averaged over batches of `batch_size`.
     A `score` of (logits, target[, weight]) replaces the metric of the argmax labels.
     """
-    outputs = [(predict(x), *rest) for x, *rest in batches]
-    require(bool(outputs), "fit", "validation", "yield batches", "an empty DataLoader")
-    logits, target, *weight = (torch.cat(part) for part in zip(*outputs, strict=True))
+    X, target, *weight = rows
+    logits = torch.cat([predict(x) for x in X.split(4 * batch_size)])
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     pairwise = any(isinstance(module, WMWLoss) for module in modules)
     parts = [(logits, target, *weight)]
