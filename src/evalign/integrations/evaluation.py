@@ -29,7 +29,7 @@ class Evaluation:
         loss: nn.Module,
         metric: str | MetricFunction,
         rule: dict[str, Any],
-        **given: int,
+        **given: Any,
     ) -> None:
         cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
         require(isinstance(loss, nn.Module), owner, "loss", "be a torch.nn.Module", loss, cure)
@@ -106,7 +106,7 @@ def check_annealing(
     """Check that an annealing cools the loss being trained, and knows the metric it watches."""
     if annealing is None:
         return
-    cooled = annealing.loss in loss.modules()
+    cooled = any(part is annealing.loss for part in loss.modules())
     allowed, cure = "be the one being trained, or a part of it", "A copy would not do."
     require(cooled, "TemperatureAnnealing", "loss", allowed, "another", cure)
     if metric is not None:
