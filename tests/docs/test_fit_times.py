@@ -6,7 +6,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 NAMES = {
     "auto": "`AlignedClassifier`",
-    "mlp": '`network="mlp"`',
     "example": "`tabm`'s own example",
     "boosting": "histogram gradient boosting",
 }
