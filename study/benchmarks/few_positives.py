@@ -91,12 +91,12 @@ def one(task: tuple[str, int, int]) -> dict[str, Any]:
         return told
     problem = Problem(torch.ones(rows.classes), dataset)
     ensemble = AlignedEnsemble(problem.metric("f1"), n_jobs=1, random_state=split)
-    tried = ensemble._try(rows.X, rows.y, groups=rows.groups)
-    known = {name: trial.oof for name, trial in tried.trials.items()}
-    matrix = as_numbers(tried.features.matrix("AlignedEnsemble", rows.X_test))
+    _, features, _, tried, _ = ensemble._try(rows.X, rows.y, groups=rows.groups)
+    known = {name: trial.oof for name, trial in tried.items()}
+    matrix = as_numbers(features.matrix("AlignedEnsemble", rows.X_test))
     unseen = {
         name: mean_probabilities(name, trial.models, matrix, rows.classes)
-        for name, trial in tried.trials.items()
+        for name, trial in tried.items()
     }
     rules = {name: calibration(oof) for name, oof in known.items()}
     ways = {

@@ -120,13 +120,13 @@ def scored(cell: Cell) -> dict[str, Any]:
         metric = problem.metric(goal)
         names = [NETWORK] if number else [*QUICK, NETWORK]
         ensemble, start = AlignedEnsemble(metric, candidates=names, random_state=cell.split), now()
-        found = ensemble._try(X, y, groups=groups)
+        targets, features, _, found, _ = ensemble._try(X, y, groups=groups)
         took, classes = now() - start, rows.classes
-        seen = as_numbers(found.features.matrix("test", rows.X_test))
-        tried |= found.trials
-        for name, trial in found.trials.items():
+        seen = as_numbers(features.matrix("test", rows.X_test))
+        tried |= found
+        for name, trial in found.items():
             test[name] = mean_probabilities(name, trial.models, seen, classes)
-        labels = partial(blend, tried, test, ensemble._settings(found.targets))
+        labels = partial(blend, tried, test, ensemble._settings(targets))
         scores = {
             name: score(metric, y_true=rows.y_test, y_pred=labels(names)[0])
             for name, names in SCORED.items()
@@ -134,7 +134,7 @@ def scored(cell: Cell) -> dict[str, Any]:
         told[metric] = {
             "scores": scores,
             "weights": labels(SCORED["with"])[1],
-            "seconds": {name: one.seconds for name, one in found.trials.items()},
+            "seconds": {name: one.seconds for name, one in found.items()},
             "fit": took,
         }
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -183,7 +183,7 @@ def test_classes_are_called_by_their_names(tmp_path):
     frame.loc[frame["label"].eq("high").cumsum().eq(1).idxmax(), "group"] = "one"
     given = fit(written(tmp_path / "data.csv", frame), tmp_path / "run", model="linear")
     given = done(*given, "--group", "group")
-    assert "All rows of the classes ['high'] are in one fold" in given.err
+    assert "All rows of the classes ['high'] are held out at once" in given.err
     bound = ["--constraint", "recall[low] >= 0.999, recall[high] >= 0.999"]
     hard = written(tmp_path / "hard.csv", two(120)[["income", "member", "label"]])
     result = invoke(*fit(hard, tmp_path / "no", *bound, model="linear", decision="tuned"))

@@ -144,13 +144,19 @@ def test_the_first_of_two_classes(two_groups, settings, constraint):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"constraint_groups": None}, "constraint_groups of AlignedClassifier must be given for"),
+        (
+            {"constraint_groups": None},
+            "constraint_groups of AlignedClassifier must name two groups",
+        ),
         ({"constraint_groups": np.arange(3)}, "must be one for each row, (900,). Got (3,)."),
         ({"constraint_groups": np.ones(900)}, "must be integers or strings. Got float64."),
-        ({"constraint_groups": 1 * (np.arange(900) == 0)}, "must name at least two groups. Got 1."),
+        (
+            {"constraint_groups": 1 * (np.arange(900) == 0)},
+            "Got 1 groups. Pass a group per row",
+        ),
         (
             {"validation": 2},
-            "Got None. Pass fit(X, y, constraint_groups=...), a group per row; for",
+            "Got 0 groups. Pass a group per row to fit.",
         ),
         ({"validation": 5}, "or (X, y, sample_weight, constraint_groups). Got 5 parts."),
     ],

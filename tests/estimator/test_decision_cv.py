@@ -248,7 +248,7 @@ def test_a_class_with_one_row():
     names[0] = "single"
     clf = decided(metric="f1_macro", cv=2, decision="expected")
     with pytest.warns(
-        TrainingWarning, match=r"All rows of the classes \['single'\] are in one fold"
+        TrainingWarning, match=r"All rows of the classes \['single'\] are held out at once"
     ):
         clf.fit(X, names)
     assert clf.classes_.tolist() == ["a", "b", "single"]
@@ -311,8 +311,12 @@ def test_folds_that_leave_one_group_have_no_rule():
 @pytest.mark.parametrize(
     ("arguments", "groups", "text"),
     [
-        ({"constraint": "gap(recall) <= 0.5"}, None, "be given for 'gap.* constraint_groups=..."),
-        ({"constraint": "gap(recall) <= 0.5"}, np.zeros_like(Y), "at least two groups. Got 1"),
+        ({"constraint": "gap(recall) <= 0.5"}, None, "two groups or more for 'gap.*Got 0 groups"),
+        (
+            {"constraint": "gap(recall) <= 0.5"},
+            np.zeros_like(Y),
+            "two groups or more.*Got 1 groups",
+        ),
         ({"constraint": "gap(recall) <= 0.5"}, [1, 2], "be one for each row"),
         ({"confidence": 0.95}, None, "come with a constraint"),
         ({"constraint": "f1 >= 0.5", "confidence": 0.95}, None, "come with bounds on recall"),
@@ -358,7 +362,7 @@ def test_a_constraint_that_some_folds_cannot_meet():
     [
         ({"estimator": StandardScaler()}, TypeError, "estimator of AlignedDecisionCV must be a cl"),
         ({"decision": "best"}, ValueError, "decision of AlignedDecisionCV must be one of argmax"),
-        ({"cv": 1}, ValueError, "cv of AlignedDecisionCV must be a number of folds, at least 2"),
+        ({"cv": 1}, ValueError, "cv of AlignedDecisionCV must be at least 2 folds. Got 1."),
         ({"pos_label": 2}, ValueError, "pos_label of AlignedDecisionCV must be None, or one of"),
         ({"metric": "nosuch"}, ValueError, "metric of AlignedDecisionCV must be a name"),
         ({"constraint": "recall > 2"}, ValueError, "constraint of AlignedDecisionCV must"),

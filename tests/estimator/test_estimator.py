@@ -376,16 +376,10 @@ def test_bad_labels(model, case):
         model.fit(X[:4], labels)
 
 
-def test_groups_that_take_a_class_with_them(monkeypatch):
-    from evalign.estimators import rows
-
-    y, classes = np.repeat([0, 1], [80, 20]), np.array(["no", "yes"])
-    table = rows.LabelledRows(np.zeros((100, 1)), y, np.ones(100), y)
-    parts = np.arange(80), np.arange(80, 100)
-    monkeypatch.setattr(rows, "holdout_split", lambda *_, **__: parts)
-    text = r"groups of AlignedClassifier must leave rows of every.*Got none of \['yes'\]"
-    with pytest.raises(ValueError, match=text):
-        table.hold_out(0.2, 0, classes)
+def test_groups_that_take_a_class_with_them():
+    with pytest.warns(TrainingWarning, match="All rows of the classes .* are held out at once"):
+        clf = quick().fit(X, Y, groups=Y)
+    assert clf.predict_proba(X).shape == (600, 3)
 
 
 def test_rows_of_weight_0_are_not_seen():
@@ -543,7 +537,7 @@ def test_wrong_arguments(arguments, text):
         ),
         (
             {"groups": np.ones(600, int)},
-            "groups of AlignedClassifier must name at least two groups",
+            "groups of holdout_split must name at least 2 groups. Got 1.",
         ),
         (
             {"validation_data": (X,)},

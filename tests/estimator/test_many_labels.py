@@ -175,7 +175,7 @@ def test_every_label_is_on_both_sides():
     y[[3, 77], 5] = 1  # two rows alone
     for seed in range(10):
         rows = LabelledRows(np.arange(400)[:, None], y, np.ones(400))
-        kept, held_out = rows.hold_out(0.2, seed, np.arange(6))
+        kept, held_out = (rows.take(part) for part in rows.hold_out(0.2, seed))
         assert abs(len(held_out.y) - 80) <= 1
         for part in (kept, held_out):
             assert part.y.any(0).all()
@@ -195,7 +195,7 @@ def test_strata_are_of_what_is_rarest_in_a_row():
 def test_groups_are_held_out_together():
     groups = np.arange(len(Y)) // 5
     rows = LabelledRows(groups[:, None], Y, np.ones(len(Y)), groups)
-    kept, held_out = rows.hold_out(0.2, 0, np.arange(3))
+    kept, held_out = (rows.take(part) for part in rows.hold_out(0.2, 0))
     assert not {*kept.X.ravel()} & {*held_out.X.ravel()}
     assert abs(len(held_out.y) / len(Y) - 0.2) < 0.05
 

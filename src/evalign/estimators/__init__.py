@@ -8,7 +8,7 @@ Inputs become out-of-fold scores, these become a rule, and both are kept and sav
 - `ensemble`: around several. `candidates` builds them, `trials` trains them in time, `blend`
   mixes them, `judge` scores all of them.
 - `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`,
-  `arguments`, `progress`) to `module`.
+  `progress`) to `module`.
 
 May import `training`, `tables` and what is below them.
 """

@@ -69,8 +69,8 @@ def blend(tried: dict[str, Trial], settings: RuleSettings) -> Blend:
     for fold in np.unique(rows.fold):
         own = np.asarray(rows.fold == fold)
         oof = weighted_mean(several, likeliest({n: one.take(~own) for n, one in several.items()}))
-        for way, decision in WAYS.items():
-            rule = settings.rule_without(oof, fold, decision)
+        for way in WAYS:
+            rule = settings.rule_without(oof, fold, way)
             if rule is not None:
                 labels[way][own] = rule(probabilities=oof.values[own])
     weights = likeliest(several)

@@ -3,27 +3,31 @@
 import copy
 import os
 from collections.abc import Callable
-from numbers import Integral
-from typing import Any, Self, cast
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.estimators.arguments import check_arguments
 from evalign.estimators.fitting import train
 from evalign.estimators.module import RowsToLabels
 from evalign.estimators.network import BLOCK, blockwise, find_device, saved_network
 from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.estimators.rows import OWNER, dense, read_rows, read_validation
 from evalign.estimators.scaling import QuantileNormal
-from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.spine import Aligned, register
+from evalign.estimators.targets import warn_of_lost
 from evalign.tables.features import Features, read
 from evalign.training import History
+from evalign.training.recipes import RECIPES
+
+COUNT = Interval(Integral, 1, None, closed="left")
 
 
 class AlignedClassifier(Aligned):
@@ -81,7 +85,14 @@ class AlignedClassifier(Aligned):
     features_: Features
     _scaler: QuantileNormal
     _seed: int
-    _kind: Any  # the argument `network` of the fit
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "recipe": [StrOptions(set(RECIPES)), None],
+        "network": [StrOptions({"auto"}), callable],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        **dict.fromkeys(("epochs", "batch_size", "patience"), [COUNT, None]),
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "on_epoch": [callable, None],
+    }
 
     def __init__(
         self,
@@ -120,7 +131,6 @@ class AlignedClassifier(Aligned):
         self.verbose = verbose
         self.on_epoch = on_epoch
 
-    @restored
     def fit(
         self,
         X: Any,
@@ -154,7 +164,7 @@ class AlignedClassifier(Aligned):
                 bit). It must be the same call on the same rows, with a fixed `random_state`.
         """
         arguments = self.get_params(deep=False)
-        check_arguments(arguments)
+        self._validate_params()
         fixed = checkpoint is None or isinstance(self.random_state, Integral)
         allowed = "be an integer with a checkpoint, which only the same seed can resume"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
@@ -165,8 +175,9 @@ class AlignedClassifier(Aligned):
         if validation_data is not None:
             training, validation = rows, read_validation(self, validation_data, features, targets)
         else:
-            held_out = self.validation_fraction, seed, targets.ordered
-            training, validation = rows.hold_out(*held_out)
+            parts = rows.hold_out(self.validation_fraction, seed)
+            warn_of_lost(targets, rows.y, [parts])
+            training, validation = (rows.take(part) for part in parts)
         settings = self._settings(targets)
         settings.check(OWNER, validation.constraint_groups)  # before training
         network, scaler, history, logits, offsets = train(
@@ -192,7 +203,8 @@ class AlignedClassifier(Aligned):
         )
         self.rule_, self._targets = settings.rule(oof), targets
         self.network_, self.history_, self.features_ = network, history, features
-        self._scaler, self._seed, self._kind = scaler, seed, self.network
+        self._scaler, self._seed = scaler, seed
+        self._set_columns(features)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -238,11 +250,6 @@ class AlignedClassifier(Aligned):
         return {"logits": logits}
 
     def _state(self) -> dict[str, Any]:
-        arguments = self.get_params(deep=False)
-        check_arguments(arguments)  # they may have been changed since the fit
-        got, cure = arguments["network"], "Set it back, or fit again."
-        allowed = f"be that of fit, {self._kind!r}"
-        require(got == self._kind, f"{OWNER}.save", "network", allowed, repr(got), cure)
         parts = {"features": self.features_, "scaler": self._scaler, "history": self.history_}
         network = self.network_.state_dict()
         return super()._state() | parts | {"seed": self._seed, "network": network}
@@ -265,7 +272,7 @@ class AlignedClassifier(Aligned):
         )
         self.network_ = network.eval().to(find_device(self.device))
         self.features_, self.history_ = features, list(state["history"])
-        self._scaler, self._seed, self._kind = scaler, seed, self.network
+        self._scaler, self._seed = scaler, seed
         self._set_columns(features)
 
 

@@ -19,14 +19,13 @@ from evalign.estimators.out_of_fold import (
     Method,
     OutOfFoldScores,
     as_argument,
-    check_folds,
     class_scores,
     fit_arguments,
     scoring_method,
     splits,
     trained,
 )
-from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.spine import Aligned, register
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights, warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -115,7 +114,6 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @restored
     def fit(
         self,
         X: Any,
@@ -140,7 +138,6 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         """
         method = scoring_method(self.estimator)
         prefit = isinstance(self.cv, str) and self.cv == "prefit"
-        check_folds(OWNER, self.cv, "prefit")
         if prefit:
             check_is_fitted(self.estimator)
         refuse_masked(OWNER, "X", X)

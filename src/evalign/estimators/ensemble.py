@@ -4,12 +4,13 @@ import copy
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Real
-from typing import Any, NamedTuple, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from evalign.core.checks import require
@@ -19,34 +20,14 @@ from evalign.decisions import DecisionRule
 from evalign.estimators.blend import Trial, blend, calibrated
 from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
 from evalign.estimators.judge import Judge
-from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
 from evalign.estimators.rows import read_rows
-from evalign.estimators.spine import Aligned, register, restored
+from evalign.estimators.spine import Aligned, register
 from evalign.estimators.targets import Targets, warn_of_lost
 from evalign.estimators.trials import folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
-from evalign.tables.labels import label_array
 from evalign.training import TrainingWarning
 from evalign.training.recipes import chosen_recipe
-
-
-class Tried(NamedTuple):
-    """What `AlignedEnsemble` learnt of a table before it blends.
-
-    Args:
-        targets: the labels.
-        features: the columns.
-        judge: of the held-out rows.
-        trials: of the candidates, by name.
-        left_out: why others were left out.
-    """
-
-    targets: Targets
-    features: Features
-    judge: Judge
-    trials: dict[str, Trial]
-    left_out: dict[str, str]
 
 
 def as_numbers(matrix: Any) -> np.ndarray:
@@ -128,6 +109,10 @@ class AlignedEnsemble(Aligned):
     n_features_in_: int
     feature_names_in_: np.ndarray
     models_: dict[str, list[Any]]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+        "n_jobs": [Integral, None],
+    }
     _kept = (
         "models_",
         "weights_",
@@ -166,7 +151,6 @@ class AlignedEnsemble(Aligned):
         self.random_state = random_state
         self.verbose = verbose
 
-    @restored
     def fit(
         self,
         X: Any,
@@ -189,11 +173,11 @@ class AlignedEnsemble(Aligned):
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
         """
         tried = self._try(X, y, sample_weight, groups, constraint_groups)
-        targets, self.features_, judge, trials, self.left_out_ = tried
+        targets, features, judge, trials, left_out = tried
         with threads(None, len(judge.rows.y)):
             found = blend(trials, self._settings(targets))
-        self._targets, self.weights_, self.rule_ = targets, found.weights, found.rule
-        self.calibrations_ = found.calibrations
+        self._targets, self.features_, self.left_out_ = targets, features, left_out
+        self.weights_, self.calibrations_, self.rule_ = found[:3]
         self.models_ = {name: one.models for name, one in trials.items()}
         self.rules_ = {name: one.rule for name, one in trials.items()}
         labels = {name: one.labels for name, one in trials.items()}
@@ -204,6 +188,7 @@ class AlignedEnsemble(Aligned):
             **judge.table(labels, found.labels),
         }
         self.gain_ = judge.gain(labels, found.labels["rule"])
+        self._set_columns(features)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -232,22 +217,19 @@ class AlignedEnsemble(Aligned):
         sample_weight: Any = None,
         groups: Any = None,
         constraint_groups: Any = None,
-    ) -> Tried:
-        """Train the candidates on the folds, and fit the rule of each."""
+    ) -> tuple[Targets, Features, Judge, dict[str, Trial], dict[str, str]]:
+        """Train the candidates on the folds, and fit the rule of each.
+
+        The labels, the columns, and what `run_trials` gives.
+        """
         start = time.monotonic()
-        check_folds(OWNER, self.cv, None)
-        limit = self.time_limit
-        ok = isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
-        ok, allowed = ok or limit is None, "be seconds, above 0, or None"
-        require(ok, OWNER, "time_limit", allowed, repr(limit))
-        deadline = start + (np.inf if limit is None else limit)
+        self._validate_params()
+        deadline = start + (np.inf if self.time_limit is None else self.time_limit)
         metric = resolve(self.metric, owner=OWNER)
-        shape = () if y is None else label_array(OWNER, y).shape
-        cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
-        one, got = shape[1:] in ((), (1,)), f"several, of shape {shape}"
-        require(one, OWNER, "y", "hold one label per row", got, cure)
         given = (X, y, sample_weight, groups, constraint_groups)
         rows, targets, features = read_rows(OWNER, self, metric, *given)
+        cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
+        require(not targets.multilabel, OWNER, "y", "hold one label per row", "several", cure)
         rows = rows._replace(X=as_numbers(rows.X))
         settings = self._settings(targets)
         settings.check(OWNER, rows.constraint_groups)
@@ -258,7 +240,7 @@ class AlignedEnsemble(Aligned):
         recipe = chosen_recipe(None, self.constraint)
         candidates = build(self.candidates, self.metric, recipe, most, seed)
         with narrated(self.verbose) as tell:
-            tried = run_trials(
+            judge, trials, left_out = run_trials(
                 candidates,
                 rows,
                 parts,
@@ -269,10 +251,9 @@ class AlignedEnsemble(Aligned):
                 seed=seed,
                 tell=tell,
             )
-        judge, trials, left_out = tried
         if doubt := settings.doubt(judge.rows):
             warn(doubt, TrainingWarning)
-        return Tried(targets, features, judge, trials, left_out)
+        return targets, features, judge, trials, left_out
 
     def _scores(self, X: Any) -> dict[str, np.ndarray]:
         matrix = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)

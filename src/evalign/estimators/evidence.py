@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse
 from evalign.core.estimates import Estimate, estimate
@@ -20,8 +20,8 @@ from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
 
 # Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.
 MIN_TUNING_ROWS = 10
-WAYS: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
-Labels = dict[str, np.ndarray]  # by these ways: (N,) or (N, L); −1 where there is no rule
+WAYS = ("rule", "argmax")
+Labels = dict[str, np.ndarray]  # by each way: (N,) or (N, L); −1 where there is no rule
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,13 @@ class RuleSettings:
         given = {"constraint": self.constraint, "classes": self.classes}
         FitSettings(owner, self.metric, self.decision, confidence=self.confidence, **given)
         parts = parse(self.constraint, self.classes, owner=owner) if self.constraint else ()
-        gaps, name = [each.text for each in parts if each.gap], "constraint_groups"
-        if not gaps:
-            allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
-            require(groups is None, owner, name, allowed, "groups", cure)
-        elif groups is None:
-            cure = (
-                "Pass fit(X, y, constraint_groups=...), a group per row; for validation_data as "
-                "its fourth part."
-            )
-            raise ValueError(complaint(owner, name, f"be given for {gaps[0]!r}", None, cure))
-        else:
-            number = len(np.unique(groups))
-            require(number > 1, owner, name, "name at least two groups", number)
+        gap = next((each.text for each in parts if each.gap), None)
+        number = 0 if groups is None else len(np.unique(groups))
+        allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
+        if gap is not None:
+            allowed, cure = f"name two groups or more for {gap!r}", "Pass a group per row to fit."
+        ok, got = number > 1 if gap else groups is None, f"{number} groups"
+        require(ok, owner, "constraint_groups", allowed, got, cure)
         for each in parts:
             ideal = perfect(len(self.classes))
             each.slack(ideal, [ideal])  # raises if it is for two classes only
@@ -67,11 +61,10 @@ class RuleSettings:
             "rows, or decide by the probabilities (decision expected)."
         )
 
-    def rule(self, oof: OutOfFoldScores, decision: Decision | None = None) -> DecisionRule:
-        """Fit the rule, or that of another decision, which promises nothing."""
-        own = decision is None or decision == self.decision
-        decision = decision or ("argmax" if self.doubt(oof) else self.decision)
-        free = decision == "argmax"
+    def rule(self, oof: OutOfFoldScores, way: str = "rule") -> DecisionRule:
+        """Fit the rule, or argmax, which heeds no constraint."""
+        argmax = way == "argmax" or self.doubt(oof) is not None
+        decision = "argmax" if argmax else self.decision
         return fit_decision(
             **oof.argument,
             y=oof.y,
@@ -79,28 +72,26 @@ class RuleSettings:
             decision=decision,
             task="multilabel" if oof.multilabel else None,
             sample_weight=oof.weight,
-            constraint=None if free else self.constraint,
-            groups=None if free else oof.groups,
-            confidence=self.confidence if own else None,
+            constraint=None if argmax else self.constraint,
+            groups=None if argmax else oof.groups,
+            confidence=None if argmax else self.confidence,
             classes=self.classes,
             offsets=oof.offsets,
         )
 
-    def rule_without(
-        self, oof: OutOfFoldScores, fold: int, decision: Decision | None
-    ) -> DecisionRule | None:
+    def rule_without(self, oof: OutOfFoldScores, fold: int, way: str) -> DecisionRule | None:
         """The rule of the rows of all other folds; None if there are none or none can be fitted.
 
         The other rows may not allow for the constraint, or be of one group.
         """
         rest = oof.take(oof.fold != fold)
         alone = rest.groups is not None and len(np.unique(rest.groups)) < 2
-        if not len(rest.y) or (alone and decision != "argmax"):
+        if not len(rest.y) or (alone and way == "rule"):
             return None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotPromisedWarning)  # the final rule says so
-                return self.rule(rest, decision)
+                return self.rule(rest, way)
         except Infeasible:
             return None
 
@@ -126,8 +117,8 @@ def cross_fit(oof: OutOfFoldScores, settings: RuleSettings) -> Labels:
     labels = {way: np.full_like(oof.y, -1) for way in WAYS}
     for fold in np.unique(oof.fold):
         own = np.asarray(oof.fold == fold)
-        for way, decision in WAYS.items():
-            rule = settings.rule_without(oof, fold, decision)
+        for way in WAYS:
+            rule = settings.rule_without(oof, fold, way)
             if rule is not None:
                 labels[way][own] = rule(**oof.take(own).argument)
     return labels

@@ -1,7 +1,7 @@
 """Train a network on labelled rows."""
 
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -27,16 +27,6 @@ from evalign.training.recipes import chosen_recipe, ingredients
 WEIGHT_DECAY, EMA_DECAY = 3e-4, 0.995  # the weights of a network are their moving average
 
 
-class TrainedNetwork(NamedTuple):
-    """A trained network, the scaling before it, and what it gives for the validation rows."""
-
-    network: nn.Module
-    scaler: QuantileNormal
-    history: History
-    logits: Tensor
-    offsets: Tensor | None
-
-
 def train(
     arguments: dict[str, Any],
     training: LabelledRows,
@@ -47,8 +37,11 @@ def train(
     features: Features,
     seed: int,
     checkpoint: str | os.PathLike[str] | None,
-) -> TrainedNetwork:
+) -> tuple[nn.Module, QuantileNormal, History, Tensor, Tensor | None]:
     """Train, and choose the best epoch on the validation rows.
+
+    The network, the scaling before it and its history, then the logits of the validation rows and
+    the offsets of the loss.
 
     `arguments` are those of `AlignedClassifier`, checked.
     """
@@ -94,6 +87,4 @@ def train(
             checkpoint=checkpoint,
             resume=True,
         )
-    return TrainedNetwork(
-        network, scaler, history, blockwise(network, held_out[0], device), offsets_of(loss)
-    )
+    return network, scaler, history, blockwise(network, held_out[0], device), offsets_of(loss)

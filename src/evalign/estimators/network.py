@@ -71,6 +71,8 @@ def build(
 
     If multilabel, each label has a logit.
     """
+    cure = "Give a function that makes the module: every fit starts with a new one."
+    require(not isinstance(kind, nn.Module), OWNER, "network", "be a function", "a module", cure)
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
         if callable(kind):

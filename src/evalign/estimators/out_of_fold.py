@@ -1,9 +1,9 @@
 """Scores of any scikit-learn classifier for rows that it was not trained on, in one form."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -119,17 +119,6 @@ def as_argument(values: np.ndarray, method: Method) -> dict[str, Any]:
     return {"probabilities" if method == "predict_proba" else "logits": values}
 
 
-def check_folds(owner: str, cv: Any, *others: str | None) -> None:
-    """Refuse what is not a number of folds, a splitter, splits, or one of the others."""
-    if isinstance(cv, str | Real):
-        ok = isinstance(cv, Integral) and not isinstance(cv, bool) and int(cv) > 1
-    else:
-        ok = isinstance(cv, Iterable) or hasattr(cv, "split")
-    known = " or ".join("None" if one is None else f'"{one}"' for one in others)
-    allowed = f"be a number of folds, at least 2, a splitter of scikit-learn, or {known}"
-    require(ok or cv in others, owner, "cv", allowed, repr(cv))
-
-
 def splits(
     owner: str,
     cv: Any,
@@ -148,6 +137,7 @@ def splits(
         number = len(np.unique(groups))
         require(number > 1, owner, "groups", "name at least two groups", number)
     if isinstance(cv, Integral):
+        require(int(cv) > 1, owner, "cv", "be at least 2 folds", cv)
         return stratified_folds(strata(codes), int(cv), groups=groups, seed=seed)
     splitter: Any = check_cv(cv, y, classifier=True)
     parts = [(row_numbers(a), row_numbers(b)) for a, b in splitter.split(X, y, groups)]

@@ -11,6 +11,7 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
+from evalign.estimators.out_of_fold import Split
 from evalign.estimators.scaling import QuantileNormal
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights
 from evalign.tables.features import Features, read
@@ -58,36 +59,24 @@ class LabelledRows(NamedTuple):
             parts.append(torch.from_numpy(self.weight / unit).float())
         return tuple(part.to(device) for part in parts)
 
-    def hold_out(
-        self, fraction: float, seed: int, classes: np.ndarray
-    ) -> tuple["LabelledRows", "LabelledRows"]:
-        """(training, validation); both are all rows if there are too few to split."""
-        groups = self.groups
-        number = 2 if groups is None else len(np.unique(groups))
-        require(number > 1, OWNER, "groups", "name at least two groups", number)
-        how = {"fraction": fraction, "groups": groups, "seed": seed}
+    def hold_out(self, fraction: float, seed: int) -> Split:
+        """The positions of (training, validation) rows; both are all if there are too few."""
+        how = {"fraction": fraction, "groups": self.groups, "seed": seed}
         try:
-            kept, held_out = holdout_split(strata(self.y), **how)
+            return holdout_split(strata(self.y), **how)
         except ValueError:
-            if self.y.ndim == 2:  # there may be more strata than held-out rows
-                kept, held_out = holdout_split(self.y, **how)
-            elif groups is not None:
+            if self.groups is not None:
                 raise
-            else:
-                text = (
-                    f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the "
-                    "best epoch and the decision rule are chosen on the training rows. "
-                    "Give more rows, or rows for validation."
-                )
-                warn(text, TrainingWarning)
-                return self, self
-        # Held-out groups may hold all rows of a class.
-        lost = np.setdiff1d(self.y[held_out], self.y[kept]) if self.y.ndim == 1 else kept[:0]
-        got = f"none of {classes[lost].tolist()}"
-        allowed = "leave rows of every class to train on"
-        cure = "Give rows of it in more groups, or rows for validation."
-        require(not len(lost), OWNER, "groups", allowed, got, cure)
-        return self.take(kept), self.take(held_out)
+        if self.y.ndim == 2:  # there may be more strata than held-out rows
+            return holdout_split(self.y, **how)
+        text = (
+            f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the best "
+            "epoch and the decision rule are chosen on the training rows. Give more rows, or rows "
+            "for validation."
+        )
+        warn(text, TrainingWarning)
+        everything = np.arange(len(self.y))
+        return everything, everything
 
 
 def read_rows(
@@ -105,7 +94,7 @@ def read_rows(
     Columns are learnt from the rows of weight above 0. Warn if classes of a table have few.
     """
     y, targets, codes = read_targets(owner, y, metric, estimator.pos_label)
-    given, number = read(estimator, X, reset=True), len(y)
+    given, number = read(type(estimator)(), X, reset=True), len(y)
     weight = row_weights(owner, sample_weight, number)
     weight = np.ones(number) if weight is None else weight
     groups = row_groups(owner, groups, number)
@@ -132,7 +121,9 @@ def read_validation(
     require(ok, OWNER, "validation_data", allowed, got)
     given, y, weight, groups = (*data, None, None)[:4]
     owner = f"{OWNER}'s validation_data"
-    X, ((codes,), new) = read(estimator, given, reset=False), targets.encode(owner, y)
+    fitted = type(estimator)()
+    fitted._set_columns(features)
+    X, ((codes,), new) = read(fitted, given, reset=False), targets.encode(owner, y)
     require(not len(new), OWNER, "validation_data", "hold classes of y only", new[:3].tolist())
     check_consistent_length(X, codes)
     weight = row_weights(owner, weight, len(codes))

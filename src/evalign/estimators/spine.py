@@ -7,9 +7,8 @@ new rows (`_scores`).
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from numbers import Integral
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -28,23 +27,6 @@ from evalign.tables.features import Features, FrameEncoder
 archive.register(DecisionRule)
 archive.register(Features)
 register_estimator(FrameEncoder)
-Fit = TypeVar("Fit", bound=Callable[..., Any])
-
-
-def restored(fit: Fit) -> Fit:
-    """Decorate `fit`: after an error or Ctrl-C the estimator is as it was before."""
-
-    @wraps(fit)
-    def fitting(self: Any, *given: Any, **named: Any) -> Any:
-        before = dict(vars(self))
-        try:
-            return fit(self, *given, **named)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
-    return cast(Fit, fitting)
 
 
 class Aligned(ClassifierMixin, BaseEstimator):
@@ -138,6 +120,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
     def _set_columns(self, features: Features) -> None:
         """Set the attributes of scikit-learn about the columns."""
         self.n_features_in_ = len(features.given)
+        vars(self).pop("feature_names_in_", None)
         if features.named:
             self.feature_names_in_ = np.array(features.given, dtype=object)
 

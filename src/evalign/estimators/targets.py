@@ -7,7 +7,7 @@ import torch
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import Metric
@@ -107,14 +107,7 @@ class Targets(NamedTuple):
         (codes, true), new = self.encode(where, labels, y)
         allowed = f"hold a label for each of the {len(codes)} rows"
         require(len(true) == len(codes), where, "y", allowed, len(true))
-        try:
-            return score_of(metric, codes, true, weight, len(self.classes) + len(new))
-        except ValueError as error:
-            if not len(new):
-                raise
-            allowed = f"hold the classes of fit, {self.classes.tolist()}, for this metric"
-            text = complaint(where, "y", allowed, new[:3].tolist())
-            raise ValueError(text) from error
+        return score_of(metric, codes, true, weight, len(self.classes) + len(new))
 
 
 def read_targets(
@@ -181,19 +174,16 @@ def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> 
 
 
 def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> None:
-    """Warn of classes all of whose rows are in one fold, so that its classifier never saw them."""
+    """Warn of classes all of whose rows are held out at once, so that a classifier lacks them."""
     if targets.multilabel:
         return
     everything = np.unique(codes)
     lost = {code for rows, _ in parts for code in np.setdiff1d(everything, codes[rows]).tolist()}
     if lost:
         names = [targets.names[code] for code in sorted(lost)]
-        cure = "Give more rows of them, merge them with others, or use fewer folds."
-        text = (
-            f"All rows of the classes {names[:3]} are in one fold, whose classifier never saw "
-            f"them. {cure}"
-        )
-        warn(text, TrainingWarning)
+        cure = "Give more rows of them, merge them with others, or use other folds or groups."
+        text = f"All rows of the classes {names[:3]} are held out at once, and a classifier"
+        warn(f"{text} never saw them. {cure}", TrainingWarning)
 
 
 def row_groups(owner: str, groups: Any, rows: int, argument: str = "groups") -> np.ndarray | None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import config_context
+from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
@@ -82,7 +83,8 @@ def folds(cv: Any, rows: LabelledRows, given: int, seed: int) -> list[Split]:
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
         place = np.full(given, -1)
         place[rows.number] = everything
-        named = ([place[row_numbers(side)] for side in part] for part in cv)
+        given_parts: Any = check_cv(cv)
+        named = ([place[row_numbers(side)] for side in part] for part in given_parts.split())
         cv = [[side[side >= 0] for side in part] for part in named]
     return splits(OWNER, cv, rows.X, rows.y, rows.y, rows.groups, seed) or [
         (everything, everything)
@@ -106,8 +108,6 @@ def run_trials(
     Beside their judge and the trials, by name, comes why others were left out. The seed is of the
     rule's folds, if there is a single held-out part, and of the resamples.
     """
-    ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
-    require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
     tried: dict[str, Trial] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
