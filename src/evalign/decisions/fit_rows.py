@@ -16,8 +16,7 @@ from evalign.core.rows import Task, check_task
 from evalign.core.text import listed
 from evalign.core.values import tensor_of
 from evalign.decisions.calibration import calibration_gap
-from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_expected, confusion_of
+from evalign.decisions.confusions import confusion_of, normalised
 from evalign.decisions.inputs import (
     Values,
     as_labels,
@@ -25,14 +24,14 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
 )
-from evalign.decisions.multilabel import tuned_thresholds
+from evalign.decisions.multilabel import expected_thresholds, tuned_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.p_values import RATES, rate_of
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, LogitRows, tuned
+from evalign.decisions.tuned import Fitted, LogitRows, expected, tuned
 
 # Scores with larger median log-odds are scaled down: their softmax would saturate.
 LARGEST_LOG_ODDS = 20.0
@@ -166,10 +165,12 @@ def fit_rows(
     target = labels if labels is None or multilabel else torch.eye(number).to(rows)[labels]
     if decision == "argmax":
         found = Fitted(argmax, "argmax")
-    elif decision == "expected" or target is None:
-        found = best_expected(rows, weight, objective, of_rows, target)
-    elif multilabel:
+    elif multilabel and decision == "tuned":
         found = tuned_thresholds(rows, target, weight, objective, own)
+    elif multilabel:
+        found = expected_thresholds(rows, weight, objective)
+    elif decision == "expected":
+        found = expected(rows, weight, objective, of_rows, target)
     else:
         labelled = LogitRows(rows, target, weight, argmax, of_rows)
         sure = settings.confidence

@@ -16,11 +16,13 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.calibration import estimated_shares
-from evalign.decisions.expected import best_expected, confusion_of
+from evalign.decisions.confusions import confusion_of
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
 from evalign.decisions.module import RuleModule
+from evalign.decisions.multilabel import expected_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
+from evalign.decisions.tuned import expected
 from evalign.store.files import write_json
 
 # Estimated class shares are unreliable if the `calibration_gap` of the fit was larger.
@@ -222,7 +224,8 @@ class DecisionRule:
         if self.multilabel:
             change, new = change[:, 1] - change[:, 0], new[:, 1]
         adapted = rows + change
-        gain = best_expected(adapted, weight, objective).gain
+        search = expected_thresholds if self.multilabel else expected
+        gain = search(adapted, weight, objective).gain
         eta = adapted.sigmoid() if self.multilabel else adapted.softmax(1)
         return replace(
             self,
