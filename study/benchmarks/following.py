@@ -65,7 +65,7 @@ from evalign_study.trainers.methods import NETWORKS, Method, Problem, make
 from evalign_study.trainers.picks import finite
 from evalign_study.trainers.pixel_methods import Combined, Pixels
 from evalign_study.trainers.prepared import prepare
-from evalign_study.trainers.recipe import TRAINER, USUAL
+from evalign_study.trainers.recipe import USUAL
 from evalign_study.trainers.scheduled import ScheduledLearner
 from evalign_study.trainers.side_by_side import train_side_by_side
 from evalign_study.trainers.stacks import best_epochs, logits_of, tf32
@@ -156,7 +156,7 @@ def train_tables(part: str, runs: Sequence[Run]) -> list[dict[str, Any]]:
                 epochs=first.epochs,
                 batch_size=usual_batch_size(len(rows.training[1])),
                 weight_decay=USUAL.weight_decay,
-                ema_decay=TRAINER.ema_decay,
+                ema_decay=USUAL.ema_decay,
                 patience=None,
             ),
         )
@@ -223,7 +223,7 @@ class TailTraining:
             epochs=run.epochs,
             learning_rate=run.learning_rate,
             weight_decay=USUAL.weight_decay,
-            ema_decay=TRAINER.ema_decay,
+            ema_decay=USUAL.ema_decay,
         )
         with seeded(run.seed):
             loss = self.method.loss.to(DEVICE)

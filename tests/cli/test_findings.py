@@ -9,6 +9,7 @@ from copy import copy
 import numpy as np
 import pytest
 from sklearn.inspection import permutation_importance
+from torch import nn
 
 from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli.dataset import LabelledFrame
@@ -41,7 +42,7 @@ def models():
     for classes, frame in {3: table(240), 2: two(240)}.items():
         rows = rows_of(frame)
         ensemble = AlignedEnsemble("f1_macro", candidates=["linear"], cv=2, random_state=0)
-        network = AlignedClassifier("f1_macro", network="linear", epochs=3, random_state=0)
+        network = AlignedClassifier("f1_macro", network=nn.Linear, epochs=3, random_state=0)
         made[classes] = [model.fit(rows.X, rows.y) for model in (ensemble, network)]
     return made
 

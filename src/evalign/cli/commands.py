@@ -147,9 +147,6 @@ def compare(
     target: opt.Target,
     metric: opt.Metric = "f1_macro",
     folds: int = Option(5, metavar="N", min=2, help="Number of folds of the cross-validation."),
-    seeds: int = Option(
-        3, metavar="N", min=1, help="Repetitions of the cross-validation, each with new folds."
-    ),
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
@@ -161,7 +158,7 @@ def compare(
 
         evalign compare data.csv --target label --metric f1_macro
 
-        evalign compare data.parquet --target fraud --positive yes --metric f1 --seeds 1
+        evalign compare data.parquet --target fraud --positive yes --metric f1 --folds 10
     """
     _do("compare.compare_methods", **locals())
 
