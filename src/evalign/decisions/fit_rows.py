@@ -96,7 +96,8 @@ class Rows(NamedTuple):
         return self.weight.ndim == 2
 
     def to(self, device: str) -> "Rows":
-        return Rows(*(part if part is None else part.to(device) for part in self))
+        given = {name: part for name, part in self._asdict().items() if part is not None}
+        return self._replace(**{name: part.to(device) for name, part in given.items()})
 
 
 def read_rows(
@@ -165,12 +166,14 @@ def fit_rows(
     target = labels if labels is None or multilabel else torch.eye(number).to(rows)[labels]
     if decision == "argmax":
         found = Fitted(argmax, "argmax")
-    elif multilabel and decision == "tuned":
-        found = tuned_thresholds(rows, target, weight, objective, own)
+    elif decision == "expected" or target is None:
+        found = (
+            expected_thresholds(rows, weight, objective)
+            if multilabel
+            else expected(rows, weight, objective, of_rows, target)
+        )
     elif multilabel:
-        found = expected_thresholds(rows, weight, objective)
-    elif decision == "expected":
-        found = expected(rows, weight, objective, of_rows, target)
+        found = tuned_thresholds(rows, target, weight, objective, own)
     else:
         labelled = LogitRows(rows, target, weight, argmax, of_rows)
         sure = settings.confidence
