@@ -95,7 +95,7 @@ def one(task: tuple[str, int, int]) -> dict[str, Any]:
     known = {name: trial.oof for name, trial in tried.items()}
     matrix = as_numbers(features.matrix("AlignedEnsemble", rows.X_test))
     unseen = {
-        name: mean_probabilities(name, trial.models, matrix, rows.classes)
+        name: mean_probabilities(trial.models, matrix, rows.classes)
         for name, trial in tried.items()
     }
     rules = {name: calibration(oof) for name, oof in known.items()}

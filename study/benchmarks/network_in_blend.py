@@ -125,7 +125,7 @@ def scored(cell: Cell) -> dict[str, Any]:
         seen = as_numbers(features.matrix("test", rows.X_test))
         tried |= found
         for name, trial in found.items():
-            test[name] = mean_probabilities(name, trial.models, seen, classes)
+            test[name] = mean_probabilities(trial.models, seen, classes)
         labels = partial(blend, tried, test, ensemble._settings(targets))
         scores = {
             name: score(metric, y_true=rows.y_test, y_pred=labels(names)[0])

@@ -41,24 +41,14 @@ class Trial(NamedTuple):
     seconds: float
 
 
-class Blend(NamedTuple):
-    """What the candidates are together.
+def blend(
+    tried: dict[str, Trial], settings: RuleSettings
+) -> tuple[dict[str, float], dict[str, DecisionRule], DecisionRule, Labels]:
+    """Blend candidates that were cross-validated on the same folds.
 
-    Args:
-        weights: of the candidates in the mean, by name; they sum to 1.
-        calibrations: a rule for each of them, of which only the probabilities count.
-        rule: from mean probabilities to labels.
-        labels: of each fold, by the weights and the rule found on the other folds.
+    Their weights in the mean, which sum to 1; for each of them a rule whose probabilities are
+    mixed; the rule of the mean; and the labels of each fold by all that was found on the others.
     """
-
-    weights: dict[str, float]
-    calibrations: dict[str, DecisionRule]
-    rule: DecisionRule
-    labels: Labels
-
-
-def blend(tried: dict[str, Trial], settings: RuleSettings) -> Blend:
-    """Blend candidates that were cross-validated on the same folds."""
     calibrations = {name: calibration(one.oof) for name, one in tried.items()}
     several = {
         name: replace(one.oof, values=calibrated(calibrations[name], one.oof.values))
@@ -75,7 +65,7 @@ def blend(tried: dict[str, Trial], settings: RuleSettings) -> Blend:
                 labels[way][own] = rule(probabilities=oof.values[own])
     weights = likeliest(several)
     rule = settings.rule(weighted_mean(several, weights))
-    return Blend(weights, {name: calibrations[name] for name in weights}, rule, labels)
+    return weights, {name: calibrations[name] for name in weights}, rule, labels
 
 
 def calibration(oof: OutOfFoldScores) -> DecisionRule:

@@ -21,7 +21,7 @@ from evalign.estimators.network import BLOCK, blockwise, find_device, saved_netw
 from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.estimators.rows import OWNER, dense, read_rows, read_validation
 from evalign.estimators.scaling import QuantileNormal
-from evalign.estimators.spine import Aligned, register
+from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import warn_of_lost
 from evalign.tables.features import Features, read
 from evalign.training import History
@@ -89,7 +89,7 @@ class AlignedClassifier(Aligned):
         "recipe": [StrOptions(set(RECIPES)), None],
         "network": [StrOptions({"auto"}), callable],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        **dict.fromkeys(("epochs", "batch_size", "patience"), [COUNT, None]),
+        **{name: [COUNT, None] for name in ("epochs", "batch_size", "patience")},
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
         "on_epoch": [callable, None],
     }
@@ -274,6 +274,3 @@ class AlignedClassifier(Aligned):
         self.features_, self.history_ = features, list(state["history"])
         self._scaler, self._seed = scaler, seed
         self._set_columns(features)
-
-
-register(AlignedClassifier)

@@ -25,7 +25,7 @@ from evalign.estimators.out_of_fold import (
     splits,
     trained,
 )
-from evalign.estimators.spine import Aligned, register
+from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights, warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -152,12 +152,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         settings.check(OWNER, constraint_groups)
         weight = row_weights(OWNER, sample_weight, len(y))
         given = row_weights(OWNER, sample_weight, len(y), given=True)
-        taken, lacking = fit_arguments(self.estimator, sample_weight=given)
-        if lacking:
-            name = type(self.estimator).__name__
-            text = f"{name}.fit takes no sample_weight: the weights are for the rule alone."
-            warn(text, TrainingWarning)
-        params |= taken
+        params |= fit_arguments(self.estimator, sample_weight=given)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         parts = [] if prefit else splits(OWNER, self.cv, X, y, codes, groups, seed)
@@ -187,11 +182,11 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """The classifier's own probabilities, before the rule's calibration."""
+        """The classifier's own probabilities, before the rule's calibration.
+
+        If multilabel, the probability of each label, (n, n_labels).
+        """
         check_is_fitted(self)
-        refuse_masked(OWNER, "X", X)
-        if self._targets.multilabel:
-            return self.estimator_.predict_proba(X)
         return self._targets.sorted(self._scores(X)["probabilities"])
 
     def __sklearn_tags__(self) -> Any:
@@ -211,6 +206,3 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
 def _scores(model: Any, X: Any, method: Method, targets: Targets) -> np.ndarray:
     """Scores by a classifier, with columns in the order of the rule."""
     return class_scores(model, X, method, targets.ordered, multilabel=targets.multilabel)
-
-
-register(AlignedDecisionCV)

@@ -3,7 +3,6 @@
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -22,7 +21,7 @@ from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
 from evalign.estimators.judge import Judge
 from evalign.estimators.progress import narrated
 from evalign.estimators.rows import read_rows
-from evalign.estimators.spine import Aligned, register
+from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import Targets, warn_of_lost
 from evalign.estimators.trials import folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
@@ -175,19 +174,19 @@ class AlignedEnsemble(Aligned):
         tried = self._try(X, y, sample_weight, groups, constraint_groups)
         targets, features, judge, trials, left_out = tried
         with threads(None, len(judge.rows.y)):
-            found = blend(trials, self._settings(targets))
+            weights, calibrations, rule, own = blend(trials, self._settings(targets))
         self._targets, self.features_, self.left_out_ = targets, features, left_out
-        self.weights_, self.calibrations_, self.rule_ = found[:3]
+        self.weights_, self.calibrations_, self.rule_ = weights, calibrations, rule
         self.models_ = {name: one.models for name, one in trials.items()}
         self.rules_ = {name: one.rule for name, one in trials.items()}
         labels = {name: one.labels for name, one in trials.items()}
         self.cv_results_ = {
             "candidate": [*trials, BLEND],
-            "weight": [*(found.weights.get(name, 0.0) for name in trials), 1.0],
+            "weight": [*(weights.get(name, 0.0) for name in trials), 1.0],
             "seconds": [*(one.seconds for one in trials.values()), np.nan],
-            **judge.table(labels, found.labels),
+            **judge.table(labels, own),
         }
-        self.gain_ = judge.gain(labels, found.labels["rule"])
+        self.gain_ = judge.gain(labels, own["rule"])
         self._set_columns(features)
         return self
 
@@ -259,7 +258,7 @@ class AlignedEnsemble(Aligned):
         matrix = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
         rows, number = as_numbers(matrix), len(self.classes_)
         named = ((name, self.models_[name]) for name in self.weights_)
-        each = {name: mean_probabilities(name, models, rows, number) for name, models in named}
+        each = {name: mean_probabilities(models, rows, number) for name, models in named}
         each |= {name: calibrated(rule, each[name]) for name, rule in self.calibrations_.items()}
         return {
             "probabilities": np.average([*each.values()], 0, weights=list(self.weights_.values()))
@@ -282,10 +281,4 @@ class AlignedEnsemble(Aligned):
         ok = ok and all(0 < weight <= 1 for weight in weights.values())
         ok = ok and self.calibrations_.keys() in (weights.keys(), set())
         require(ok, "state", "weights", f"be those of some of {sorted(names)}", weights)
-        if not isinstance(self.metric, str):
-            changed = {n: replace(rule, metric=self.metric) for n, rule in self.rules_.items()}
-            self.rules_ = changed
         self._set_columns(self.features_)
-
-
-register(AlignedEnsemble)

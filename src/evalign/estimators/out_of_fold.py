@@ -16,8 +16,10 @@ from sklearn.utils.validation import _check_method_params, _num_samples, has_fit
 from torch import Tensor
 
 from evalign.core.checks import complaint, require
+from evalign.core.input_warnings import warn
 from evalign.core.text import counted
 from evalign.tables.warnings import FEW_ROWS, DataWarning
+from evalign.training import TrainingWarning
 from evalign.training.split import strata, stratified_folds
 
 Method = Literal["predict_proba", "decision_function"]
@@ -157,10 +159,8 @@ def row_numbers(part: Any) -> np.ndarray:
     return np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
 
 
-def fit_arguments(
-    estimator: Any, **given: np.ndarray | None
-) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The arguments that its `fit` takes of those given, by their names there, and the others.
+def fit_arguments(estimator: Any, **given: np.ndarray | None) -> dict[str, np.ndarray]:
+    """The arguments that its `fit` takes of those given, by their names there.
 
     A pipeline passes them on to its last step.
     """
@@ -169,7 +169,10 @@ def fit_arguments(
         prefix, model = f"{model.steps[-1][0]}__", model.steps[-1][1]
     here = {name: x for name, x in given.items() if x is not None}
     taken = {f"{prefix}{name}": x for name, x in here.items() if has_fit_parameter(model, name)}
-    return taken, [name for name in here if f"{prefix}{name}" not in taken]
+    if "sample_weight" in here and f"{prefix}sample_weight" not in taken:
+        text = f"{type(model).__name__}.fit takes no sample_weight: the weights are for the rule."
+        warn(text, TrainingWarning)
+    return taken
 
 
 def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:

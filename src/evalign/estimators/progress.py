@@ -26,7 +26,9 @@ def narrated(verbose: int) -> Iterator[Tell]:
 
     def tell(text: str, *, passing: bool = False, left: float | None = None) -> None:
         nonlocal printed
-        gone, said = time.monotonic() - start, with_time(text, left)
+        gone, said = time.monotonic() - start, text
+        if left is not None:
+            said = f"{text}, about {timedelta(seconds=math.ceil(left))} left"
         if bar is not None:
             total = None if left is None else gone + left  # None leaves it as it is
             bar.update(0, refresh=True, description=said, completed=gone, total=total)
@@ -50,16 +52,6 @@ def bar_on_terminal() -> Any:
     bar = Progress(text, BarColumn(), console=console, transient=True)
     bar.add_task("", total=None)
     return bar if console.is_terminal else None
-
-
-def with_time(text: str, left: float | None) -> str:
-    """The text and the time that is left, if it is known.
-
-    Examples:
-        >>> with_time("fold 1 of 5", 71.3)
-        'fold 1 of 5, about 0:01:12 left'
-    """
-    return text if left is None else f"{text}, about {timedelta(seconds=math.ceil(left))} left"
 
 
 class Remaining:

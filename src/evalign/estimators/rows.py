@@ -44,8 +44,6 @@ class LabelledRows(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "LabelledRows":
         """Some of the rows, by a mask or by their positions."""
-        if rows.dtype == bool and rows.all():
-            return self
         kept: Any = (None if part is None else part[rows] for part in self)
         return LabelledRows(*kept)
 

@@ -52,11 +52,10 @@ class QuantileNormal:
     def from_state_dict(cls, state: dict[str, Any]) -> Self:
         """The inverse of `state_dict`, for an untrusted state."""
         scaler = cls.__new__(cls)
-        knots, values, n_flags = (state[name] for name in ("knots", "values", "n_flags"))
-        scaler.knots, scaler.values, scaler.n_flags = knots, values, n_flags
-        tables = knots, values
+        vars(scaler).update({name: state[name] for name in ("knots", "values", "n_flags")})
+        tables = scaler.knots, scaler.values
         ok = all(type(t) is Tensor and t.dtype is F64 and t.isfinite().all() for t in tables)
-        ok = ok and knots.shape == values.shape and n_flags >= 0
+        ok = ok and tables[0].shape == tables[1].shape and scaler.n_flags >= 0
         require(ok, cls.__name__, "state", "hold finite knots and values", "others")
         return scaler
 

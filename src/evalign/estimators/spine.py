@@ -40,6 +40,10 @@ class Aligned(ClassifierMixin, BaseEstimator):
     _targets: Targets
     _kept: ClassVar[tuple[str, ...]] = ()  # further attributes of a fit, which are saved
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        archive.register(cls, saved, opener(cls))
+
     def _scores(self, X: Any) -> dict[str, Any]:
         """The argument of the rule for some rows, with columns in the order of the rule."""
         raise NotImplementedError
@@ -154,8 +158,3 @@ def opener(kind: type[Aligned]) -> Callable[..., Any]:
         return estimator
 
     return opened
-
-
-def register(kind: type[Aligned]) -> None:
-    """Make an estimator savable."""
-    archive.register(kind, saved, opener(kind))

@@ -11,9 +11,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
-from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.estimators.blend import Trial
 from evalign.estimators.candidates import OWNER, SECONDS
@@ -31,7 +29,7 @@ from evalign.estimators.out_of_fold import (
 )
 from evalign.estimators.progress import Remaining, Tell
 from evalign.estimators.rows import LabelledRows
-from evalign.training import TrainingWarning, holdout_split
+from evalign.training import holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
 FOLDS = {5_000: 5, 20_000: 3}
@@ -40,7 +38,6 @@ PROBES = (2_000, 8_000)
 # Rows up to which one thread is enough. Threads of boosted trees mostly wait for each other, and
 # wait busily: on two busy cores two take 95 s for 1,000,000 rows, and one 34 to 49 s.
 ONE_THREAD = 1_000_000
-FLOAT32 = 1e-4  # by which a sum of many float32 probabilities may differ from 1
 
 
 class OutOfTime(Exception):
@@ -54,20 +51,11 @@ def require_time(deadline: float, seconds: float, why: str) -> None:
         raise OutOfTime(f"{why}, and {max(0.0, left):.1f} s were left")
 
 
-def probabilities(name: str, model: Any, X: np.ndarray, classes: int) -> np.ndarray:
-    """The probabilities (n, classes) of a candidate's model."""
-    values = class_scores(model, X, "predict_proba", np.arange(classes))
-    ok = len(values) == len(X) and bool((values >= 0).all())
-    ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
-    allowed = "give each row probabilities, with a sum of 1"
-    require(ok, OWNER, "candidates", allowed, f"{name!r}, which does not")
-    return values
-
-
-def mean_probabilities(name: str, models: list[Any], X: np.ndarray, classes: int) -> np.ndarray:
-    """The mean probabilities of a candidate's models."""
+def mean_probabilities(models: list[Any], X: np.ndarray, classes: int) -> np.ndarray:
+    """The mean probabilities (n, classes) of a candidate's models."""
+    known = np.arange(classes)
     with threads(models[0], len(X)):
-        return np.mean([probabilities(name, model, X, classes) for model in models], 0)
+        return np.mean([class_scores(one, X, "predict_proba", known) for one in models], 0)
 
 
 def folds(cv: Any, rows: LabelledRows, given: int, seed: int) -> list[Split]:
@@ -125,10 +113,23 @@ def run_trials(
                 models = train(name, estimator, rows, weight, parts, until, n_jobs, told, each)
                 seconds = time.monotonic() - start
                 values = [
-                    probabilities(name, model, rows.X[held], classes)
+                    class_scores(model, rows.X[held], "predict_proba", np.arange(classes))
                     for model, (_, held) in zip(models, parts, strict=True)
                 ]
-        except OutOfTime as error:
+            oof = OutOfFoldScores.gathered(
+                values,
+                "predict_proba",
+                rows.y,
+                weight,
+                parts,
+                groups=rows.groups,
+                constraint_groups=rows.constraint_groups,
+                seed=seed,
+            )
+            with threads(None, len(rows.y)):
+                found = Trial(models, oof, cross_fit(oof, settings), settings.rule(oof), seconds)
+        except (OutOfTime, Infeasible) as error:
+            failed = error  # another candidate may be faster, or meet the constraint
             left_out[name] = str(error)
             told(f"{name}: left out: {error}", done=guesses[name])
             continue
@@ -136,28 +137,10 @@ def run_trials(
             how = "It is given class codes, and the columns as numbers."
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
-        oof = OutOfFoldScores.gathered(
-            values,
-            "predict_proba",
-            rows.y,
-            weight,
-            parts,
-            groups=rows.groups,
-            constraint_groups=rows.constraint_groups,
-            seed=seed,
-        )
+        tried[name] = found
         together = None if rows.groups is None else rows.groups[oof.row]
         rest = len(parts[0][0]), settings.constraint is not None
         judge = judge or Judge(metric, oof, classes, together, seed, *rest)
-        try:
-            with threads(None, len(rows.y)):
-                found = Trial(models, oof, cross_fit(oof, settings), settings.rule(oof), seconds)
-        except Infeasible as error:
-            failed = error  # another candidate may meet the constraint
-            left_out[name] = str(error)
-            told(f"{name}: left out, as it does not meet the constraint")
-            continue
-        tried[name] = found
         with_rule, argmax = (judge.score(found.labels[way]) for way in WAYS)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
         scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
@@ -185,10 +168,7 @@ def train(
     seconds of a fold.
     """
     X, y = table.X, table.y
-    arguments, lacking = fit_arguments(estimator, sample_weight=weight, groups=table.groups)
-    if "sample_weight" in lacking:
-        what = f"The candidate {name!r} of {OWNER} takes no sample_weight"
-        warn(f"{what}: the weights are for the blend and its rule alone.", TrainingWarning)
+    arguments = fit_arguments(estimator, sample_weight=weight, groups=table.groups)
     first, *others = (rows for rows, _ in parts)
     number = len(parts)
     require_time(deadline, 0, "there was no time to begin")
