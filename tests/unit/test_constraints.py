@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import confusion_matrix, recall_score
 
 from evalign import Confusion, metrics
-from evalign.core.constraints import parse, undefined_without_rows
+from evalign.core.constraints import parse
 from tests.tolerances import SAME
 
 Y = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -228,14 +228,3 @@ def test_what_only_the_rows_show():
     text = 'constraint of fit must be about one of the 3 classes from 0 to 2. Got "recall[7]".'
     with pytest.raises(ValueError, match=re.escape(text)):
         parse("recall[7] >= 0.9", owner="fit")[0].slack(THREE)
-
-
-@pytest.mark.parametrize("rate", ["recall", "fnr", "specificity", "fpr", "precision"])
-def test_a_rate_of_true_rows_is_unknown_without_any(rate):
-    """Precision is broken by the rule itself, and has its value for 0/0."""
-    none = torch.zeros(2)
-    of = {"recall": none, "fnr": none, "specificity": none + 1, "fpr": none + 1, "precision": none}
-    c = Confusion.from_predictions(torch.zeros(2).long(), of[rate].long(), num_classes=2)
-    (constraint,) = parse(f"{rate} >= 0.5")
-    assert undefined_without_rows(constraint.metric)(c).isnan() == (rate != "precision")
-    assert not constraint.metric(c).isnan()
