@@ -168,7 +168,7 @@ def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple
     if scores.multilabel:
         checks.check_ignored(owner, ignore_index)
         shape, form = (*shape, columns), "have the shape of the scores"
-        classes, source = 2, "whether a row has the label of the column"
+        classes, source = 2, "1 where a row has the label"
         labels = labels.movedim(scores.class_dim, -1) if labels.ndim == len(shape) else labels
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
