@@ -247,11 +247,11 @@ def test_a_promise(tmp_path):
     bounds = ["--constraint", "recall >= 0.5, gap(recall) <= 0.9", "--groups", "place"]
     said = done("decide", data, *how, *bounds)
     assert "gap(recall) <= 0.9: 0." in said.out
-    assert "met on 5 of 5 folds" in said.out
+    assert "on rows the rule was not fitted to" in said.out
     assert "On new rows it holds with confidence 0.9." in said.out
     found = json.loads(done("decide", data, *how, *bounds, "--json").out)
     assert found["promised"] is True
-    assert len(found["fold_slacks"]["recall >= 0.5"]) == 5
+    assert 0 < found["held_out_slacks"]["recall >= 0.5"] < 0.5
     said = done("decide", few, *how, "--constraint", "recall >= 0.95")
     assert "Note: The rule does not promise its constraint" in said.err
     assert "it is not shown to hold with confidence 0.9." in said.out

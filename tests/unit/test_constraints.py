@@ -163,12 +163,6 @@ def test_a_gap_has_a_slope_without_nan():
     assert constraint.slack(sum(parts) * torch.nan, parts).isnan()
 
 
-def test_a_gap_needs_groups():
-    text = "groups of fit must be given for 'gap(recall) <= 0.1'. Got None. Pass groups=, a group "
-    with pytest.raises(ValueError, match=re.escape(text)):
-        parse("gap(recall) <= 0.1", owner="fit")[0].slack(TWO)
-
-
 FORM = "constraint of fit must be a metric's name, >= or <=, and a number. Got {}. As in"
 ANIMALS = ["cat", "dog", "horse"]
 # text: what the error says

@@ -14,11 +14,10 @@ from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import promise
 from evalign.cli.terminal import Terminal
 from evalign.core.metrics import resolve
-from evalign.core.text import counted, listed
+from evalign.core.text import listed
 from evalign.decisions import DecisionRule
 from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.inputs import FROM_ONE
-from evalign.decisions.objective import ROUNDING
 from evalign.decisions.saved_rule import RULE
 from evalign.estimators.evidence import RuleSettings, evidence
 from evalign.estimators.out_of_fold import Method, OutOfFoldScores, as_argument
@@ -121,7 +120,7 @@ def apply_rule(spoken: Terminal, given: Namespace) -> None:
 def _in_units_of_the_metric(results: dict[str, Any], metric: str) -> dict[str, Any]:
     """The results of `evidence`, with costs as they are: it negates them."""
     greater = resolve(metric).greater_is_better
-    means = [name for name in results if name.endswith(("_score", "_scores")) and name[:3] != "std"]
+    means = [name for name in results if name.endswith(("_score", "_scores"))]
     negated = {} if greater else {name: -results[name] for name in means}
     return {"greater_is_better": greater, **results, **negated}
 
@@ -134,10 +133,8 @@ def _shown(results: dict[str, Any], rule: DecisionRule, metric: str, out: Path) 
     yield f"On rows it was not fitted to, {metric} is {ours} with the rule, {argmax} with argmax."
     yield f"The rule {verb} {number(results['gain'])} (95% interval {ends})."
     for text, slack in (rule.slacks or {}).items():
-        folds = results["fold_slacks"][text]
-        met, known = int((folds >= -ROUNDING).sum()), int(np.isfinite(folds).sum())
-        met_on = f"met on {met} of {counted(known, 'fold')}"
-        yield f"{text}: {number(slack)} to spare on all rows; {met_on}."
+        held_out = number(results["held_out_slacks"][text])
+        yield f"{text}: {number(slack)} to spare, {held_out} on rows the rule was not fitted to."
     if rule.promised is not None and rule.confidence is not None:
         yield f"On new rows it {promise(rule.promised, rule.confidence)}."
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""

@@ -13,7 +13,7 @@ from evalign.core.checks import checked, complaint, refuse_masked, require, thre
 from evalign.core.class_report import ClassReport
 from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import Task, check_task, per_row
-from evalign.core.values import check_indices, check_weights, label_tensor, refuse, weight_tensor
+from evalign.core.values import check_indices, check_weights, label_tensor, refuse, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ class Confusion(Summed):
         allowed = f"have the shape of target, {tuple(target.shape)}"
         require(same, owner, "predictions", allowed, got, "Pass labels, e.g. logits.argmax(1).")
         if sample_weight is not None:
-            sample_weight = weight_tensor(owner, sample_weight)
+            sample_weight = tensor_of(owner, "sample_weight", sample_weight)
         dtype = sum_dtype(target)
         indicators = target.is_floating_point() or target.dtype == torch.bool
         if task == "multilabel" or (task is None and target.ndim > 1 and indicators):

@@ -95,8 +95,7 @@ class Infeasible(ValueError):
 class Constraint:
     """A metric, or its gap between groups of rows, and its bound, which is allowed.
 
-    The text is as it was given. The metric of a gap is NaN where it is 0/0. Errors name the
-    `owner`.
+    The text is as it was given. The metric of a gap is NaN where it is 0/0.
     """
 
     text: str
@@ -104,7 +103,6 @@ class Constraint:
     at_least: bool
     bound: float
     gap: bool = False
-    owner: str = field(default="Constraint", repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -124,10 +122,7 @@ class Constraint:
         """
         if not self.gap:
             return self.metric(c)
-        if groups is None:
-            allowed, cure = f"be given for {self.text!r}", "Pass groups=, a group for each row."
-            raise ValueError(complaint(self.owner, "groups", allowed, None, cure))
-        values = torch.stack([self.metric(group) for group in groups])
+        values = torch.stack([self.metric(group) for group in groups or ()])
         counted = ~values.isnan()
         most = torch.where(counted, values, -torch.inf).amax(0)
         least = torch.where(counted, values, torch.inf).amin(0)
@@ -203,7 +198,7 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
         allowed, cure = "bound a gap from above, by <=", "Every rule has one of at least 0."
         require(sign == "<=", owner, "constraint", allowed, shown, cure)
         metric, low, high = _undefined(metric), 0.0, high - low
-    constraint = Constraint(term[0].strip(), metric, sign == ">=", bound, gap, owner)
+    constraint = Constraint(term[0].strip(), metric, sign == ">=", bound, gap)
     allowed = f"have a bound from {low:g} to {high:g}, where {constraint.name} lies"
     never = bound > high if sign == ">=" else bound < low
     cure = "No rule can meet it." if never else "Every rule meets it: leave it out."

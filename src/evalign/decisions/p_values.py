@@ -160,17 +160,11 @@ def lacking(
         return ""
     rate = rate_of(constraint)
     assert rate is not None
-    if constraint.gap:
-        if np.isnan(seen.rates(constraint)[0]).any():
-            return f"{constraint.text!r} is undefined, as in a group without rows of the class."
-        return f"{constraint.text!r} is met too narrowly for so few rows."
     value, rows, bound = (float(np.ravel(x)[0]) for x in _at_least(constraint, seen))
-    needed, classes = rows_needed(value, bound, level), seen.mass.shape[-1]
-    words = [f"class {name!r}" for name in names or range(classes)]
-    own = words[rate.class_index]
-    other = words[1 - rate.class_index] if classes == 2 else f"classes other than {own}"
-    kind = ROWS[rate.of].format(own=own, other=other)
-    if needed > MOST_ROWS_NAMED:
-        return f"{constraint.text!r} is met too narrowly for any number of rows to suffice."
+    needed = math.inf if constraint.gap else rows_needed(value, bound, level)
+    if math.isinf(needed):
+        return f"{constraint.text!r} is met too narrowly, or undefined in a group."
+    own = f"class {rate.class_index if names is None else names[rate.class_index]!r}"
+    kind = ROWS[rate.of].format(own=own, other=f"classes other than {own}")
     needs = f"{constraint.text!r} needs {math.ceil(needed - 1e-9)} {kind}"
     return f"{needs} like these, and there are {math.floor(rows + 1e-9)}."
