@@ -115,10 +115,7 @@ class TrainingTable:
         spoken.note(f"{counted(len(self.rows.y))}; columns: {found}.")
         warn_of_left_out(self.features.left_out)
         if len(names) == 2:
-            share = (self.rows.y == 1).mean()
-            # F1 and the like are about the positive class, which is usually the rare one.
-            usual = f" It has {share:.0%} of the rows; see --positive." if share > 0.5 else ""
-            spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.{usual}")
+            spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
         else:
             spoken.note(f"{len(names)} classes: {listed(names)}.")
 

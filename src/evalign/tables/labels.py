@@ -4,7 +4,7 @@ The y of an estimator holds one label per row or, if multilabel, 0 and 1 of shap
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -121,10 +121,6 @@ class Labels:
                 raise InputError(f"--positive must {allowed}. {got} {cure}".rstrip())
             values.sort(key=lambda value: str(value) == positive)
         return cls(column, tuple(values))
-
-    def extended(self, names: list[str]) -> "Labels":
-        """These classes and others that have no row in the table."""
-        return replace(self, values=tuple(_sorted([*self.names, *names]))) if names else self
 
     @property
     def names(self) -> list[str]:
