@@ -46,7 +46,7 @@ BAD_TABLES = {
     ),
     "nothing to learn from": (
         text_of(table()[["person", "label"]]),
-        "must hold a column to learn from. Got none: 'person' (looks",
+        "must hold a column to learn from. Got none: {'person': 'looks",
     ),
 }
 
