@@ -54,6 +54,7 @@ from evalign_study.refuted.counted import CountedLoss
 from evalign_study.suite.plan import DEVELOPED
 from evalign_study.tasks.plan import MULTILABEL
 from evalign_study.trainers import multilabel, pixel_methods, tailed
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.crops import Images
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.dense import DenseTraining, fitted, score
@@ -73,7 +74,6 @@ from torch import Tensor, nn
 
 from evalign.losses import DiceLoss
 from evalign.training import Settings
-from evalign.training.settings import usual_batch_size
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WEIGHTS = [f"{FOLLOWING}_w{weight}_m0.1" for weight in ("0", "0.3", "1", "2")]

@@ -104,12 +104,7 @@ def test_two_classes(tmp_path):
     frame = table().replace({"label": {"middle": "low"}})
     data = written(tmp_path / "data.parquet", frame)
     said = done(*fit(data, tmp_path / "a", "--metric", "f1")).err
-    share = (frame["label"] == "low").mean()
-    assert share > 0.5
-    assert (
-        "The positive class is 'low', the other one 'high'. "
-        f"It has {share:.0%} of the rows; see --positive." in " ".join(said.split())
-    )
+    assert "The positive class is 'low', the other one 'high'.\n" in said
     more = ["--metric", "f1", "--positive", "high"]
     said = done(*fit(data, tmp_path / "b", *more)).err
     assert "The positive class is 'high', the other one 'low'.\n" in said

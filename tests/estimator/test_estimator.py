@@ -362,7 +362,7 @@ BAD_LABELS = {
     "None": (["a", None, "b", None], "hold a label in every row. Got gaps in 2 rows. Remove"),
     "nullable": (pd.array([0, 1, None, 1], dtype="Int64"), "Got gaps in 1 row. Remove rows"),
     "one class": (["a"] * 4, r"hold two classes or more. Got one class, \['a'\]"),
-    "mixed": (["a", 1, "a", 1], "hold labels of one type. Got int, str"),
+    "mixed": (np.array(["a", 1, "a", 1], dtype=object), "hold labels of one type. Got int, str"),
     "dates": (np.arange(4).astype("datetime64[D]"), "Got dates or durations. Make strings of"),
     "ragged": ([["a", "b"], ["a"]] * 2, "Got several labels in a row. MultiLabelBinarizer"),
 }

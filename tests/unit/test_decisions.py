@@ -539,6 +539,21 @@ def test_calibration_is_the_most_probable_one(classes):
         assert of_b[b != 0].abs().max() < 1e-6
 
 
+def test_columns_are_calibrated_as_each_alone():
+    """Also where the factor of one of them has to be held, and another has floors."""
+    logits, y = problem(2, 300)
+    margin, ones = logits[:, 1] - logits[:, 0], torch.ones(300).double()
+    floored = torch.where(torch.arange(300) % 50 == 0, math.log(FLOOR), margin)
+    margins, weights = torch.stack([margin, -margin, floored], 1), torch.stack([ones] * 3, 1)
+    weights[:100, 0] = 0
+    labels = y.double().unsqueeze(1).expand(-1, 3)
+    a, b = factor_and_offset(margins, labels, weights)
+    assert a[1] == LEAST_FACTOR
+    for k in range(3):
+        alone = factor_and_offset(margins[:, k], labels[:, k], weights[:, k])
+        assert (a[k].item(), b[k].item()) == pytest.approx([x.item() for x in alone], abs=SAME)
+
+
 def test_calibration_is_not_of_the_floor():
     """A few probabilities of 0 and 1 count as one row in twice as many, wherever the floor is."""
     logits, y = problem(2, 500)
@@ -711,16 +726,12 @@ BAD = {
     "no rows": (lambda: fit(ROWS[:0], LABELS[:0]), "leave at least one row"),
     "cube": (lambda: fit(ROWS.unsqueeze(0), LABELS), r"y .* shape \(1, 3\). Got \(4,\)"),
     "short y": (lambda: fit(ROWS, LABELS[:2]), r"y of fit_decision must have shape \(4,\)"),
-    "half y": (lambda: fit(ROWS, LABELS + 0.5), "y of fit_decision must hold class indices"),
-    "large y": (lambda: fit(ROWS, LABELS + 3), "hold class indices below 3"),
+    "half y": (lambda: fit(ROWS, LABELS + 0.5), "y of fit_decision must hold integers"),
+    "large y": (lambda: fit(ROWS, LABELS + 3), "hold class indices from 0 to 2"),
     "weight": (lambda: fit(ROWS, LABELS, sample_weight=-torch.ones(4)), "sample_weight .* not neg"),
     "argmax": (
         lambda: fit(ROWS, LABELS, decision="argmax", constraint="recall_macro >= 0.1"),
         "constraint of fit_decision must be None for argmax",
-    ),
-    "adapt": (
-        lambda: fit(ROWS, LABELS, decision="argmax").adapt(ROWS),
-        'Use "expected" or "tuned"',
     ),
     "offsets": (
         lambda: fit(ROWS, LABELS, offsets=torch.zeros(2)),

@@ -120,9 +120,9 @@ def decide(
     """Find the best decision rule for a metric, from the probabilities of any model.
 
     DATA has the true label and a column for each class, named after the class or
-    `probability_<class>`; for two classes, one column with the probability of the positive class is
-    enough. Use rows that the model was not trained on. The gain over argmax is measured by
-    cross-fitting. With --rule, the command labels new rows with a saved rule.
+    `probability_<class>`; for two classes, that of the positive class is enough. Use rows that the
+    model was not trained on. The gain over argmax is measured by cross-fitting. With --rule, the
+    command labels new rows with a saved rule, also one that was saved in Python.
 
     Examples:
 

@@ -115,10 +115,7 @@ class TrainingTable:
         spoken.note(f"{counted(len(self.rows.y))}; columns: {found}.")
         warn_of_left_out(self.features.left_out)
         if len(names) == 2:
-            share = (self.rows.y == 1).mean()
-            # F1 and the like are about the positive class, which is usually the rare one.
-            usual = f" It has {share:.0%} of the rows; see --positive." if share > 0.5 else ""
-            spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.{usual}")
+            spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
         else:
             spoken.note(f"{len(names)} classes: {listed(names)}.")
 
@@ -138,8 +135,6 @@ def load(given: Namespace) -> TrainingTable:
     named = (target, group, weight, *dict.fromkeys(given.drop or []))
     roles = [name for name in named if name is not None]
     source.need(roles)
-    if len(set(roles)) < len(roles):
-        raise UsageError("--target, --group, --weight and --drop must name different columns.")
     frame = source.read(text=[target, *filter(None, [group])])
     if (form := source.reading.dates) and not frame.select_dtypes("datetime").shape[1]:
         raise UsageError(f"--dates must fit all cells of a column of {source}. Got {form!r}.")

@@ -5,6 +5,7 @@ import shlex
 from argparse import Namespace
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -63,8 +64,8 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         model, y = estimator(given, labels, limit), labels.array[training.y]
         with refused():
             model.fit(training.X, y, training.weight, groups=training.groups)
-        model.set_params(verbose=0).save(new.folder / "model")
-        result = _tested(new, labels, test, model, spoken.warned)
+        model.set_params(verbose=0).save(new / "model")
+        result = _tested(new, about, labels, test, model, spoken.warned)
     spoken.result({"run": str(given.out), **result}, *shown(result))
     again = f"evalign predict {shlex.quote(str(given.out))} new.csv --out scored.csv"
     spoken.note(f"Look at {given.out / run.REPORT}. Next: {again}")
@@ -82,10 +83,14 @@ def estimator(given: Namespace, labels: Labels, limit: float | None) -> run.Mode
 
 
 def _tested(
-    new: run.NewRun, labels: Labels, tested: LabelledFrame, model: run.Model, notes: list[str]
+    folder: Path,
+    about: run.About,
+    labels: Labels,
+    tested: LabelledFrame,
+    model: run.Model,
+    notes: list[str],
 ) -> dict[str, Any]:
     """Write the files about the test rows and the report; return the scores."""
-    folder, about = new
     arguments, rule, tried = about["arguments"], model.rule_, None
     about["baseline"] = run.strongest(model)
     about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}

@@ -127,7 +127,7 @@ def reading(
     missing: list[str] | None = Option(None, metavar="TEXT", help=MISSING),
     dates: str | None = Option(None, metavar="FORMAT", help=DATES),
 ) -> None:
-    """How to read a file. `predict`, `evaluate` and `decide --rule` remember it."""
+    """How to read a file. `predict` and `evaluate` remember it."""
 
 
 def output(as_json: Json = False, quiet: Quiet = False, show_help: Help = False) -> None:

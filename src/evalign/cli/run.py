@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from evalign.cli.dataset import Columns
 from evalign.cli.terminal import plain
@@ -79,19 +79,15 @@ def strongest(model: Model) -> str | None:
     return None if list(model.weights_) == [against] else against
 
 
-class NewRun(NamedTuple):
-    """A folder for the run's files, and what becomes `run.json`."""
-
-    folder: Path
-    about: About
-
-
 @contextmanager
-def building(folder: Path, about: About) -> Iterator[NewRun]:
-    """Give a run to fill, which gets its name at the end, and is gone after an error."""
+def building(folder: Path, about: About) -> Iterator[Path]:
+    """Give a folder to fill, which gets its name at the end, and is gone after an error.
+
+    What `about` holds then becomes `run.json`.
+    """
     with replacing(folder) as new:
         new.mkdir()
-        yield NewRun(new, about)
+        yield new
         written = sorted(path for path in new.iterdir() if path.name != REPORT)
         about["files"] = {path.name: digest(path) for path in written}
         write_json(new / ABOUT, "run", plain(about))

@@ -235,9 +235,7 @@ class Confusion(Summed):
                 refuse(wrong, values, owner, name, "hold 0 and 1 only", cure)
             return cls.from_membership(batch, batch.logits)
 
-        if task == "binary":
-            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
-            num_classes = 2
+        num_classes = 2 if task == "binary" else num_classes
         weight = (target != ignore_index).to(dtype)
         if sample_weight is not None:
             check_weights(owner, sample_weight)

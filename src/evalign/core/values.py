@@ -39,7 +39,6 @@ def label_tensor(owner: str, argument: str, labels: object) -> Tensor:
     """Labels, or 0 and 1, as a tensor whose values can be read; unsigned ones as int64."""
     tensor = tensor_of(owner, argument, labels, "Of text, evalign.score takes the labels.")
     check_kind(owner, argument, tensor)
-    require(not tensor.is_meta, owner, argument, "hold values", "a meta tensor")
     return signed(tensor)
 
 
@@ -62,13 +61,9 @@ def check_indices(
     """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
     wrong = (labels < 0) | (labels >= num_classes)
     allowed = f"hold class indices from 0 to {num_classes - 1} ({source})"
-    cure = cure_of_label("{got}", num_classes) if argument != "predictions" else ""
+    cure = f"Number the classes from 0 to {num_classes - 1}, or leave such rows out by "
+    cure = "" if argument == "predictions" else cure + "ignore_index={got}."
     refuse(wrong, labels, owner, argument, allowed, cure)
-
-
-def cure_of_label(got: object, num_classes: int) -> str:
-    classes = f"Number the classes from 0 to {num_classes - 1}"
-    return f"{classes}, or leave such rows out by ignore_index={got}."
 
 
 def check_labels(owner: str, labels: Tensor, declared: bool) -> None:

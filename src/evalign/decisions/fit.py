@@ -172,9 +172,6 @@ class DecisionFitter:
         sample_weight: Values | None = None,
     ) -> None:
         """Add the rows of a batch, which may be empty, with arguments as of `fit_decision`."""
-        given = probabilities if logits is None else logits
-        if given is not None and len(given) == 0:
-            return
         first, settings = self._parts[0] if self._parts else None, self.settings
         if first is not None:
             settings = replace(settings, task="multilabel" if first.multilabel else "multiclass")
@@ -183,7 +180,7 @@ class DecisionFitter:
         before = number if first is None else first.logits.shape[1]
         require(number == before, OWNER, "logits", f"have {before} columns, as before", number)
         keys = torch.rand(len(weight), generator=self._generator, dtype=torch.float64)
-        counted = (weight > 0).view(len(weight), -1).any(1)  # rows without weight come last
+        counted = (weight.sum(1) if rows.multilabel else weight) > 0  # the others come last
         keys = keys.to(weight.device).masked_fill(~counted, torch.inf)
         labels = torch.full_like(weight, -1, dtype=torch.int64) if rows.y is None else rows.y
         self._keep(rows._replace(y=labels, keys=keys))

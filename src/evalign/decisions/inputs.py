@@ -13,7 +13,7 @@ from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.rows import Task, per_row
 from evalign.core.text import listed
-from evalign.core.values import check_weights, cure_of_label, signed, tensor_of
+from evalign.core.values import check_indices, check_weights, refuse, signed, tensor_of
 from evalign.decisions.module import log_odds
 
 # Replaces a probability of 0, whose logarithm would be infinite. It is half the float32 epsilon:
@@ -163,12 +163,12 @@ def without_floor(probabilities: Tensor) -> Tensor:
 def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or (R, L), and a factor for their weights: 0 for labels to ignore."""
     labels = signed(y.to(scores.rows.device))
-    columns, shape, classes = scores.rows.shape[1], scores.shape, scores.rows.shape[1]
-    allowed, form = f"hold class indices below {classes}", f"have shape {shape}"
+    columns, shape, form = scores.rows.shape[1], scores.shape, f"have shape {scores.shape}"
+    classes, source = columns, "the columns of the scores"
     if scores.multilabel:
         checks.check_ignored(owner, ignore_index)
-        shape, classes = (*shape, columns), 2
-        allowed, form = "hold 0 and 1 only", "have the shape of the scores"
+        shape, form = (*shape, columns), "have the shape of the scores"
+        classes, source = 2, "1 where a row has the label"
         labels = labels.movedim(scores.class_dim, -1) if labels.ndim == len(shape) else labels
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
@@ -178,10 +178,8 @@ def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
-    sound = (whole == labels) & (whole >= 0) & (whole < classes)
-    if not sound.all():
-        got = f"{labels[~sound][0].item():g}"
-        raise ValueError(complaint(owner, "y", allowed, got, cure_of_label(got, classes)))
+    refuse(whole != labels, labels, owner, "y", "hold integers")
+    check_indices(owner, "y", whole, classes, source)
     return whole, seen.double()
 
 

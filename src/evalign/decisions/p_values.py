@@ -98,8 +98,6 @@ def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
         >>> tail(np.array([1.0]), np.array([29.0]), 0.9).round(3)
         array([0.047])
     """
-    if bound <= 0:
-        return np.zeros_like(rate)
     found = rate * rows
     exact = betainc(np.maximum(found, 1e-300), rows - found + 1, bound)
     return np.where(found > 0, exact, 1.0)

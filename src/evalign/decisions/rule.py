@@ -194,8 +194,6 @@ class DecisionRule:
             class_prior: the shares of the classes (C,), or of the rows with each label (L,).
         """
         owner = "DecisionRule.adapt"
-        allowed, cure = "not be argmax, which does not adapt", 'Use "expected" or "tuned".'
-        require(self.decision != "argmax", owner, "decision", allowed, "argmax", cure)
         if self.metric is None or self.class_prior is None:
             cure = "Make the rule with fit_decision, or load it with metric=."
             names = "metric and class_prior of the rule"

@@ -11,6 +11,7 @@ from evalign_study.data import Dataset
 from evalign_study.records.run import scores, triples
 from evalign_study.suite.plan import runs
 from evalign_study.trainers import prepared, recipe, stacks
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.many import fit_many
 from evalign_study.trainers.methods import (
     EAST,
@@ -24,7 +25,6 @@ from evalign_study.trainers.recipe import USUAL, decided_as, train
 
 from evalign.decisions import fit_decision
 from evalign.training import Settings
-from evalign.training.settings import usual_batch_size
 
 
 @pytest.fixture

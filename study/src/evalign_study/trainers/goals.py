@@ -28,12 +28,12 @@ from evalign.decisions import fit_decision
 from evalign.estimators.scaling import QuantileNormal
 from evalign.training import Settings, three_way_split
 from evalign.training.averaging import average_network
-from evalign.training.settings import usual_batch_size
 from evalign_study import data
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers import images
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.crops import Images
 from evalign_study.trainers.goal_methods import (
     BOUNDED,

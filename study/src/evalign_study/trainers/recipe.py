@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
 from evalign.training import Settings
-from evalign.training.settings import usual_batch_size
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers import stacks
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.many import METRIC, Member, Trained, fit_many
 from evalign_study.trainers.methods import (

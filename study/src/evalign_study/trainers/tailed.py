@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from evalign.training import Settings
 from evalign.training.early_stopping import EarlyStopping
-from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run, scores, triples
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.crops import Images
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.images import Parts, prepare
