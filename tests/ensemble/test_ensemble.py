@@ -544,7 +544,7 @@ def test_a_gap_without_groups():
         ),
         (
             (np.full((400, 1), np.nan), Y),
-            "X of AlignedEnsemble must hold a column to learn from. Got none: 'x0' (empty).",
+            "X of AlignedEnsemble must hold a column to learn from. Got none: {'x0': 'empty'}.",
         ),
     ],
 )

@@ -30,9 +30,7 @@ from tests.unit.training.runs import averaged, steps_noted
 
 X, Y = imbalanced(600, classes=3)
 X2, Y2 = imbalanced(600)
-# A batch of 32 has few rows of a rare class; "east" says so.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:A batch of:evalign.training.TrainingWarning",
     "ignore:All validation rows were predicted:evalign.training.TrainingWarning",
 )
 
