@@ -115,8 +115,7 @@ def forward(
         x *= step.one / half
         step.of(x, out=h).scatter_(0, one, first.unsqueeze(0))
         total, right = h.sum(0), h.gather(0, y)[0]
-        numbers = [one[0], second, rest, first, *slopes, total, right, partition]
-        kept += x, torch.stack([number.to(w) for number in numbers])
+        kept += x, one, second, first, *slopes, total, right, partition
         # Right and wrong are summed apart: a difference would round off a few false positives.
         sums[1] += h.scatter_(0, y, none) @ (w / total)
         found = [(0, y, w * (right / total)), (2, y, w)]
@@ -155,10 +154,9 @@ def backward(
     of_tp, of_predicted = of_tp.to(weight), of_predicted.to(weight)
     for i, (result, rows, h, grad) in enumerate(_blocks(gradient, weight)):
         y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
-        x, (one, second, _, first, by_second, by_rest, total, right, partition) = kept[
-            2 * i : 2 * i + 2
-        ]
-        one, extra, half = one.long()[None], of_tp.index_select(0, y[0])[None], 0.5 + 0.5 * second
+        x, one, second, first, *slopes, total, right, partition = kept[9 * i : 9 * i + 9]
+        (by_second, by_rest), half = slopes, 0.5 + 0.5 * second
+        extra = of_tp.index_select(0, y[0]).unsqueeze(0)
         scale = step.one / half  # x / e
         step.of(x, out=h).scatter_(0, one, first[None])
         # H is normalised by its sum: only what differs from the row's mean counts.
