@@ -47,7 +47,7 @@ def data() -> Path:
 @cache
 def run() -> Path:
     path = Made.folder / "run"
-    done(*fit(data(), path, "--no-baseline", epochs=1))
+    done(*fit(data(), path, epochs=1))
     return path
 
 

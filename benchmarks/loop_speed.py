@@ -35,8 +35,6 @@ from torch.nn import functional as F
 
 import evalign
 from evalign import AlignedClassifier
-from evalign.estimators.network import mlp
-from evalign.estimators.scaling import Standardizer
 from evalign.losses import AlignedLoss
 from evalign.training import Settings, fit, holdout_split
 
@@ -47,7 +45,10 @@ Rows = tuple[Tensor, Tensor]
 
 def network(device: torch.device, features: int) -> nn.Module:
     torch.manual_seed(0)
-    return mlp(features, 2).to(device)
+    layers = [nn.Linear(features, 512), nn.ReLU(), nn.Dropout(0.2)]
+    layers += [nn.Linear(512, 256), nn.ReLU(), nn.Dropout(0.2)]
+    layers += [nn.Linear(256, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 2)]
+    return nn.Sequential(*layers).to(device)
 
 
 def bare_loop(model: nn.Module, rows: Rows, held_out: Rows, epochs: int) -> list[Any]:
@@ -91,9 +92,9 @@ def main() -> None:
         table, labels = data["X"], data["y"].astype(np.int64)
     kept, held = holdout_split(labels)
     X, y = torch.from_numpy(table), torch.from_numpy(labels)
-    scale = Standardizer(X[kept])
-    rows = scale(X[kept]).to(device), y[kept].to(device)
-    held_out = scale(X[held]).to(device), y[held].to(device)
+    mean, deviation = X[kept].mean(0), X[kept].std(0)
+    rows = ((X[kept] - mean) / deviation).to(device), y[kept].to(device)
+    held_out = ((X[held] - mean) / deviation).to(device), y[held].to(device)
     settings = Settings(epochs, BATCH, RATE, DECAY, patience=None)
 
     def training(loss: nn.Module) -> None:
@@ -104,11 +105,10 @@ def main() -> None:
         AlignedClassifier(
             METRIC,
             recipe=recipe,
-            network="mlp",
+            network=lambda features, classes: network(torch.device("cpu"), features),
             epochs=epochs,
             batch_size=BATCH,
             learning_rate=RATE,
-            weight_decay=DECAY,
             patience=None,
             device=arguments.device,
             random_state=0,

@@ -92,11 +92,11 @@ def one(task: tuple[str, int, int]) -> dict[str, Any]:
     problem = Problem(torch.ones(rows.classes), dataset)
     ensemble = AlignedEnsemble(problem.metric("f1"), n_jobs=1, random_state=split)
     tried = ensemble._try(rows.X, rows.y, groups=rows.groups)
-    known = {name: trial.oof for name, trial in tried.trials.tried.items()}
+    known = {name: trial.oof for name, trial in tried.trials.items()}
     matrix = as_numbers(tried.features.matrix("AlignedEnsemble", rows.X_test))
     unseen = {
-        name: mean_probabilities(name, models, matrix, rows.classes)
-        for name, models in tried.trials.models.items()
+        name: mean_probabilities(name, trial.models, matrix, rows.classes)
+        for name, trial in tried.trials.items()
     }
     rules = {name: calibration(oof) for name, oof in known.items()}
     ways = {

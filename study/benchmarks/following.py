@@ -54,6 +54,7 @@ from evalign_study.refuted.counted import CountedLoss
 from evalign_study.suite.plan import DEVELOPED
 from evalign_study.tasks.plan import MULTILABEL
 from evalign_study.trainers import multilabel, pixel_methods, tailed
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.crops import Images
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.dense import DenseTraining, fitted, score
@@ -65,7 +66,7 @@ from evalign_study.trainers.methods import NETWORKS, Method, Problem, make
 from evalign_study.trainers.picks import finite
 from evalign_study.trainers.pixel_methods import Combined, Pixels
 from evalign_study.trainers.prepared import prepare
-from evalign_study.trainers.recipe import TRAINER, USUAL
+from evalign_study.trainers.recipe import USUAL
 from evalign_study.trainers.scheduled import ScheduledLearner
 from evalign_study.trainers.side_by_side import train_side_by_side
 from evalign_study.trainers.stacks import best_epochs, logits_of, tf32
@@ -73,7 +74,6 @@ from torch import Tensor, nn
 
 from evalign.losses import DiceLoss
 from evalign.training import Settings
-from evalign.training.settings import usual_batch_size
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WEIGHTS = [f"{FOLLOWING}_w{weight}_m0.1" for weight in ("0", "0.3", "1", "2")]
@@ -156,7 +156,7 @@ def train_tables(part: str, runs: Sequence[Run]) -> list[dict[str, Any]]:
                 epochs=first.epochs,
                 batch_size=usual_batch_size(len(rows.training[1])),
                 weight_decay=USUAL.weight_decay,
-                ema_decay=TRAINER.ema_decay,
+                ema_decay=USUAL.ema_decay,
                 patience=None,
             ),
         )
@@ -223,7 +223,7 @@ class TailTraining:
             epochs=run.epochs,
             learning_rate=run.learning_rate,
             weight_decay=USUAL.weight_decay,
-            ema_decay=TRAINER.ema_decay,
+            ema_decay=USUAL.ema_decay,
         )
         with seeded(run.seed):
             loss = self.method.loss.to(DEVICE)

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from evalign_study.networks import mlp
 from evalign_study.trainers.many import Member, fit_many
 from torch import nn
 
 from evalign import MetricLoss, TemperatureAnnealing
-from evalign.estimators.network import mlp
 from evalign.losses import DiceLoss
 from evalign.training import Settings, fit
 

@@ -123,9 +123,9 @@ def scored(cell: Cell) -> dict[str, Any]:
         found = ensemble._try(X, y, groups=groups)
         took, classes = now() - start, rows.classes
         seen = as_numbers(found.features.matrix("test", rows.X_test))
-        tried |= found.trials.tried
-        for name, models in found.trials.models.items():
-            test[name] = mean_probabilities(name, models, seen, classes)
+        tried |= found.trials
+        for name, trial in found.trials.items():
+            test[name] = mean_probabilities(name, trial.models, seen, classes)
         labels = partial(blend, tried, test, ensemble._settings(found.targets))
         scores = {
             name: score(metric, y_true=rows.y_test, y_pred=labels(names)[0])
@@ -134,7 +134,7 @@ def scored(cell: Cell) -> dict[str, Any]:
         told[metric] = {
             "scores": scores,
             "weights": labels(SCORED["with"])[1],
-            "seconds": {name: one.seconds for name, one in found.trials.tried.items()},
+            "seconds": {name: one.seconds for name, one in found.trials.items()},
             "fit": took,
         }
     device = "cuda" if torch.cuda.is_available() else "cpu"

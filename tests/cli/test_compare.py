@@ -10,7 +10,7 @@ from evalign.cli import compare as command
 from tests.cli.commands import done, refused, table, written
 
 NAMES = ["linear", "boosting", "forest", "aligned", "cross_entropy", "east", "blend"]
-QUICK = ["--folds", 2, "--seeds", 1, "--epochs", 1]
+QUICK = ["--folds", 2, "--epochs", 1]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -56,7 +56,7 @@ def test_json_holds_candidates_and_verdict(result):
     """Every candidate by argmax and with its rule, and the strongest argmax as the opponent."""
     assert result["metric"] == "f1"
     assert result["greater_is_better"] is True
-    assert (result["rows"], result["folds"], result["seeds"]) == (160, 2, 1)
+    assert (result["rows"], result["folds"]) == (160, 2)
     assert sorted(scores(result)) == sorted(NAMES)
     for row in result["candidates"]:
         for stem in ("rule_score", "argmax_score"):
@@ -76,7 +76,7 @@ def test_table_and_verdict_for_a_person(data):
     headings = "candidate with a rule 95% interval argmax 95% interval seconds"
     assert lines[0].split() == headings.split()
     assert [line.split()[0] for line in lines[1:4]] == ["linear", "boosting", "blend"]
-    assert "f1_macro on held-out rows, 2 folds, 1 time: with a rule and by argmax" in result.out
+    assert "f1_macro on held-out rows, 2 folds: with a rule and by argmax" in result.out
     assert "In cross-validation, " in result.out
     assert "linear: f1_macro" in result.err
 
@@ -112,7 +112,6 @@ def test_a_cost_is_best_when_small(binary):
     ("options", "message"),
     [
         (["--folds", 1], "Invalid value for '--folds'"),
-        (["--seeds", 0], "Invalid value for '--seeds'"),
         (["--metric", "f1_makro"], "Did you mean 'f1_macro'?"),
         (["--group", "house"], "has no column 'house'"),
         (["--positive", "c"], "--positive must be one of two classes of 'label'"),

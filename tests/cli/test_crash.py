@@ -15,15 +15,15 @@ def test_interrupted(data, tmp_path, monkeypatch):
     def interrupt(*_):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(command, "_trained", interrupt)
-    assert invoke(*fit(data, tmp_path / "run")).code == 130
+    monkeypatch.setattr(command, "_tested", interrupt)
+    assert invoke(*fit(data, tmp_path / "run", epochs=1)).code == 130
     assert not list(tmp_path.iterdir())
 
 
 def test_files_are_on_the_disk_before_the_run_gets_its_name(data, tmp_path, monkeypatch):
     out, synced = tmp_path / "run", []
     monkeypatch.setattr(store_files, "_sync", lambda path: synced.append((path, out.exists())))
-    done(*fit(data, out, "--no-baseline", epochs=1))
+    done(*fit(data, out, epochs=1))
     (aside, before), last = synced[-2:]
     assert (aside.parent, aside.suffix, before) == (tmp_path, ".partial", False)
     assert last == (tmp_path, True)

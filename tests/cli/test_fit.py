@@ -22,7 +22,7 @@ from tests.forged import opened
 def test_the_run_folder(fitted, data):
     names = {path.as_posix() for path in files(fitted)}
     whole = {"metrics.json", "details.json", "run.json", "report.html", "test_predictions.parquet"}
-    assert names == whole | {"model", "baseline"}
+    assert names == whole | {"model"}
     run = FinishedRun(fitted)
     kinds = {"age": "number", "income": "number", "colour": "category", "member": "category"}
     assert run.columns.kinds == kinds
@@ -36,9 +36,8 @@ def test_the_test_rows_are_those_held_out(fitted, data):
     tested = pd.read_parquet(fitted / "test_predictions.parquet")
     truth = pd.read_csv(data)["label"].value_counts() / 5
     assert (tested["label"].value_counts() - truth).abs().max() <= 1
-    for name in ("model", "baseline"):
-        columns = [f"{name}_probability_{label}" for label in ("high", "low", "middle")]
-        np.testing.assert_allclose(tested[columns].sum(axis=1), 1)
+    columns = [f"model_probability_{label}" for label in ("high", "low", "middle")]
+    np.testing.assert_allclose(tested[columns].sum(axis=1), 1)
 
 
 def test_the_columns_are_learnt_from_the_training_rows(fitted, data):
@@ -46,15 +45,13 @@ def test_the_columns_are_learnt_from_the_training_rows(fitted, data):
     kept, _ = holdout_split(frame["label"].astype("category").cat.codes, seed=0)
     median = frame["income"].iloc[kept].median()
     assert median != frame["income"].median()
-    for name in ("model", "baseline"):
-        _, income, *_ = FinishedRun(fitted).models[name].features_.columns
-        assert income.fill == pytest.approx(median)
+    _, income, *_ = FinishedRun(fitted).models["model"].features_.columns
+    assert income.fill == pytest.approx(median)
 
 
 def test_it_learns(fitted):
     methods = {m["key"]: m for m in json.loads((fitted / "metrics.json").read_text())["methods"]}
-    names = ["aligned", "cross_entropy"]
-    assert list(methods) == [name + end for name in names for end in ("", "_argmax")]
+    assert list(methods) == ["aligned", "aligned_argmax"]
     assert methods["aligned"]["value"] > 0.6
     assert methods["aligned"]["low"] < methods["aligned"]["value"] < methods["aligned"]["high"]
 
@@ -69,7 +66,7 @@ def test_a_folder_that_is_there_stays_untouched(fitted, command, more):
 def test_seeds(data, tmp_path):
     """The same seed gives the same weights to the bit, another one others."""
     for name, seed in [("a", 3), ("b", 3), ("c", 4)]:
-        done(*fit(data, tmp_path / name, "--seed", seed, "--no-baseline"))
+        done(*fit(data, tmp_path / name, "--seed", seed))
     tensors = {n: opened(tmp_path / n / "model")[1] for n in "abc"}
     weights = {n: {k: w.tolist() for k, w in tensors[n].items()} for n in tensors}
     assert weights["a"] == weights["b"] != weights["c"]
@@ -80,7 +77,7 @@ def test_seeds(data, tmp_path):
 def test_json_stands_alone(data, tmp_path, capfd):
     """One object on standard output, all else on standard error."""
     with pytest.raises(SystemExit) as end:
-        main([str(part) for part in fit(data, tmp_path / "run", "--json", "--no-baseline")])
+        main([str(part) for part in fit(data, tmp_path / "run", "--json")])
     assert end.value.code == 0
     out, err = capfd.readouterr()
     said = json.loads(out)
@@ -91,14 +88,14 @@ def test_json_stands_alone(data, tmp_path, capfd):
 
 
 def test_quiet(data, tmp_path):
-    assert invoke(*fit(data, tmp_path / "run", "--quiet", "--no-baseline")) == (0, "", "")
+    assert invoke(*fit(data, tmp_path / "run", "--quiet")) == (0, "", "")
 
 
 def test_what_it_says(fitted, said):
     """The table and the verdict are those of metrics.json."""
     saved = json.loads((fitted / "metrics.json").read_text())
     assert saved["answer"]["sentence"] in said.out
-    assert "cross-entropy with argmax" in " ".join(said.out.split())
+    assert "network with argmax" in " ".join(said.out.split())
     assert f"{saved['methods'][0]['value']:.3f}" in said.out
 
 
@@ -106,14 +103,9 @@ def test_two_classes(tmp_path):
     """The positive class is the last one, or the one that is asked for."""
     frame = table().replace({"label": {"middle": "low"}})
     data = written(tmp_path / "data.parquet", frame)
-    said = done(*fit(data, tmp_path / "a", "--metric", "f1", "--no-baseline")).err
-    share = (frame["label"] == "low").mean()
-    assert share > 0.5
-    assert (
-        "The positive class is 'low', the other one 'high'. "
-        f"It has {share:.0%} of the rows; see --positive." in " ".join(said.split())
-    )
-    more = ["--metric", "f1", "--no-baseline", "--positive", "high", "--recipe", "cross_entropy"]
+    said = done(*fit(data, tmp_path / "a", "--metric", "f1")).err
+    assert "The positive class is 'low', the other one 'high'.\n" in said
+    more = ["--metric", "f1", "--positive", "high"]
     said = done(*fit(data, tmp_path / "b", *more)).err
     assert "The positive class is 'high', the other one 'low'.\n" in said
     saved = json.loads((tmp_path / "b/metrics.json").read_text())
@@ -131,7 +123,7 @@ def test_a_constraint(tmp_path, model):
     """Of a class by its name, which is not its code: the rule meets it where it was fitted."""
     frame = table().replace({"label": {"middle": "low"}})
     data = written(tmp_path / "data.csv", frame)
-    given = ["--metric", "precision", "--positive", "high", "--no-baseline", "--confidence", "0.8"]
+    given = ["--metric", "precision", "--positive", "high", "--confidence", "0.8"]
     more = [*given, "--constraint", "recall[low] >= 0.5, recall >= 0.6"]
     said = done(*fit(data, tmp_path / "run", *more, decision="tuned", model=model))
     saved = json.loads((tmp_path / "run/metrics.json").read_text())["constraints"]
@@ -170,29 +162,23 @@ def fits(monkeypatch):
 
 
 def test_other_files_groups_and_weights(tmp_path, fits):
-    """--validation and --test replace what is held out; groups and weights reach training and
-    report."""
+    """--test replaces what is held out; groups and weights reach training and report."""
     frame = table(360)
     frame["visit"] = frame["person"] // 4
     frame["mass"] = np.where(frame["colour"] == "red", 2.0, 0.5)
-    paths = [tmp_path / name for name in ("data.csv", "valid.parquet", "test.csv")]
-    for path, part in zip(paths, np.split(np.arange(360), [240, 300]), strict=True):
+    paths = [tmp_path / name for name in ("data.csv", "test.parquet")]
+    for path, part in zip(paths, np.split(np.arange(360), [300]), strict=True):
         written(path, frame.iloc[part].drop(columns="person"))
-    more = ["--validation", paths[1], "--test", paths[2], "--group", "visit", "--weight", "mass"]
+    more = ["--test", paths[1], "--group", "visit", "--weight", "mass"]
     said = done(*fit(paths[0], tmp_path / "run", *more)).err
     assert "too good" not in said
-    assert len(fits) == 2
-    for given in fits:
-        assert len(given["X"]) == 240
-        assert given["y"].tolist() == frame["label"].iloc[:240].tolist()
-        assert given["weight"].tolist() == frame["mass"].iloc[:240].tolist()
-        assert given["groups"].tolist() == frame["visit"].iloc[:240].astype(str).tolist()
-        X, y, weight = given["validation_data"]
-        assert X.shape == (60, given["X"].shape[1])
-        assert y.tolist() == frame["label"].iloc[240:300].tolist()
-        assert weight.tolist() == frame["mass"].iloc[240:300].tolist()
+    (given,) = fits
+    assert len(given["X"]) == 300
+    assert given["y"].tolist() == frame["label"].iloc[:300].tolist()
+    assert given["weight"].tolist() == frame["mass"].iloc[:300].tolist()
+    assert given["groups"].tolist() == frame["visit"].iloc[:300].astype(str).tolist()
     run = FinishedRun(tmp_path / "run")
-    assert run.about["rows"] == {"training": 240, "test": 60, "validation": 60}
+    assert run.about["rows"] == {"training": 300, "test": 60}
     assert not {"visit", "mass"} & set(run.columns.features)
     tested = pd.read_parquet(tmp_path / "run/test_predictions.parquet")
     assert tested["weight"].tolist() == frame["mass"].iloc[300:].tolist()
@@ -212,19 +198,18 @@ def test_groups_stay_together(tmp_path, fits):
     frame = table()
     frame["visit"] = frame.pop("person") // 6
     data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--group", "visit", "--no-baseline", epochs=1))
+    done(*fit(data, tmp_path / "run", "--group", "visit", epochs=1))
     held_out = pd.read_parquet(tmp_path / "run/test_predictions.parquet")["group"]
     assert (held_out.value_counts() == 6).all()
     (given,) = fits
     assert (np.unique(given["groups"], return_counts=True)[1] == 6).all()
     assert not {*given["groups"]} & {*held_out}
-    assert len(given["X"]) + len(given["validation_data"][1]) + len(held_out) == 240
+    assert len(given["X"]) + len(held_out) == 240
 
 
-def test_cross_entropy_needs_no_baseline(data, tmp_path):
-    drop = ["--drop", "age", "--drop", "age"]
-    done(*fit(data, tmp_path / "run", "--recipe", "cross_entropy", *drop, epochs=1))
-    assert [*FinishedRun(tmp_path / "run").models] == ["model"]
+def test_a_column_may_be_dropped_twice(data, tmp_path):
+    done(*fit(data, tmp_path / "run", "--drop", "age", "--drop", "age", epochs=1))
+    assert "age" not in FinishedRun(tmp_path / "run").columns.features
 
 
 def test_a_stream_in_ascii(monkeypatch):

@@ -1,6 +1,7 @@
 """`evalign fit --model`: ensembles, their runs, and the time they may take."""
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -18,6 +19,7 @@ from evalign.cli.outcome import shown
 from evalign.cli.run import FinishedRun
 from evalign.estimators import candidates
 from evalign.estimators.candidates import DEFAULT
+from evalign.estimators.judge import Judge
 from tests.cli.commands import done, files, fit, invoke, refused, sign, table, written
 
 
@@ -144,21 +146,16 @@ def test_other_things_that_were_saved(tmp_path):
     assert evalign.load(tmp_path / "again.json").state_dict() == evalign.load(rule).state_dict()
 
 
-def test_one_model_groups_and_a_validation_table(tmp_path):
+def test_one_model_and_groups(tmp_path):
     frame = table(300)
     frame["visit"] = frame["person"] // 4
     frame["mass"] = (frame["person"] % 3).astype(float)
-    paths = [tmp_path / name for name in ("data.csv", "valid.csv")]
-    for path, part in zip(paths, np.split(np.arange(300), [220]), strict=True):
-        written(path, frame.iloc[part].drop(columns="person"))
+    data = written(tmp_path / "data.csv", frame.drop(columns="person"))
     more = ["--group", "visit", "--weight", "mass"]
-    done(*fit(paths[0], tmp_path / "folds", *more, model="linear"))
-    done(*fit(paths[0], tmp_path / "valid", "--validation", paths[1], *more, model="linear"))
-    for name, folds in {"folds": 5, "valid": 1}.items():
-        run = FinishedRun(tmp_path / name)
-        assert [*run.models] == ["model"]
-        assert len(run.models["model"].models_["linear"]) == folds
-    assert run.about["rows"]["validation"] == 80
+    done(*fit(data, tmp_path / "run", *more, model="linear"))
+    run = FinishedRun(tmp_path / "run")
+    assert [*run.models] == ["model"]
+    assert len(run.models["model"].models_["linear"]) == 5
 
 
 def test_time(data, tmp_path, monkeypatch):
@@ -194,11 +191,12 @@ def test_classes_are_called_by_their_names(tmp_path):
     assert "is possible with recall[high] up to " in last
 
 
-def test_two_validation_rows_tell_nothing(tmp_path):
-    frame = two(120)
-    data = written(tmp_path / "data.csv", frame)
-    some = written(tmp_path / "some.csv", frame.drop_duplicates("label"))
-    command = fit(data, tmp_path / "run", "--validation", some, model="linear")
+def test_without_intervals(tmp_path, monkeypatch):
+    """As of too few rows to compare anything."""
+    data = written(tmp_path / "data.csv", two(120))
+    unknown = [(math.nan,) * 3]
+    monkeypatch.setattr(Judge, "compare", lambda _, *labels: unknown * (2 * len(labels) - 1))
+    command = fit(data, tmp_path / "run", model="linear")
 
     def no(constant):
         raise ValueError(f"{constant} is not JSON")
@@ -234,11 +232,11 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
 def test_wrong_options(data, tmp_path):
     run = tmp_path / "run"
     assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
-    assert "Use --epochs for one network." in refused(*fit(data, run, "--time", "5m"))
+    text = refused(*fit(data, run, "--time", "5m"))
+    assert "--time must be left out with --model network: --epochs is for --model net" in text
     assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
-    for name, value in {"--epochs": 3, "--recipe": "east"}.items():
-        text = refused(*fit(data, run, name, value, model="blend"))
-        assert f"{name} must be left out without --model network." in text
+    text = refused(*fit(data, run, "--epochs", 3, model="blend"))
+    assert "--epochs must be left out with --model blend: --epochs is for --model net" in text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -249,6 +247,15 @@ def test_times():
     for text in ("", "m", "-5m", "0", "nan", "inf", "5 days"):
         with pytest.raises(ValueError, match="--time must be a time such as"):
             seconds(text)
+    for text in ("1s", "5.9", "0.05m"):
+        with pytest.raises(ValueError, match=rf"at least 6s, .* report take. Got '{text}'"):
+            seconds(text)
+
+
+def test_the_first_line_says_what_the_least_is(told):
+    lines = told.err.splitlines()
+    assert lines[0].startswith("Loading. A fit takes 6 s or more")
+    assert any(line.startswith("150 rows; columns: ") for line in lines[1:])
 
 
 def test_the_models_are_those_of_the_library():

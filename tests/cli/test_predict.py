@@ -118,7 +118,7 @@ def test_dates_and_the_model_in_python(tmp_path):
     frame = table().assign(since=pd.date_range("2019-12-30", periods=240, freq="9h"))
     frame.loc[::7, "since"] = None
     data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1))
+    done(*fit(data, tmp_path / "run", epochs=1))
     for new in (data, written(tmp_path / "new.parquet", frame)):
         done("predict", tmp_path / "run", new, "--out", tmp_path / f"{new.suffix[1:]}.csv")
     scored = pd.read_csv(tmp_path / "csv.csv")[PROBABILITIES]
@@ -142,7 +142,7 @@ def test_labels_come_back_as_they_were(tmp_path):
         names = dict(zip(["low", "middle", "high"], labels, strict=True))
         frame = table().assign(label=lambda frame, names=names: frame["label"].map(names))
         data = written(folder / "data.csv", frame)
-        done(*fit(data, folder / "run", "--no-baseline", epochs=1))
+        done(*fit(data, folder / "run", epochs=1))
         done("predict", folder / "run", data, "--out", folder / "scored.parquet")
         scored = parquet.read_table(folder / "scored.parquet")
         assert set(scored["prediction"].to_pylist()) <= set(expected)
@@ -175,7 +175,7 @@ def test_names_with_commands_for_the_terminal(tmp_path):
     data = written(tmp_path / "data.parquet", frame)
     out = tmp_path / "scored.parquet"
     said = [
-        done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)),
+        done(*fit(data, tmp_path / "run", epochs=1)),
         done("evaluate", tmp_path / "run", written(tmp_path / "new.parquet", frame.iloc[:100])),
         done("predict", tmp_path / "run", data, "--out", out),
     ]
@@ -202,12 +202,8 @@ def test_the_training_file_is_no_test(fitted, data, tmp_path):
     assert json.loads(said.out)["test"] is True
 
 
-@pytest.mark.parametrize("part", ["data", "validation"])
-def test_a_report_on_the_training_file_says_so(data, tmp_path, part):
-    some = written(tmp_path / "some.csv", table(100, seed=4))
-    test = {"data": data, "validation": some}[part]
-    command = fit(data, tmp_path / "run", "--validation", some, "--test", test, epochs=1)
-    said = done(*command)
+def test_a_report_on_the_training_file_says_so(data, tmp_path):
+    said = done(*fit(data, tmp_path / "run", "--test", data, epochs=1))
     assert "the models have seen these rows" in said.out
     page = (tmp_path / "run" / "report.html").read_text()
     done("report", tmp_path / "run", "--out", tmp_path / "again.html")

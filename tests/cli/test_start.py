@@ -10,7 +10,6 @@ import pytest
 
 from evalign.cli import options
 from evalign.decisions import Decision
-from evalign.training.recipes import RECIPES
 
 SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly"}
 # One process for all: what it has loaded in the end, none of the commands needed.
@@ -87,5 +86,4 @@ def test_a_pipe_that_is_not_read_ends_it_without_a_word(command):
 
 
 def test_options_are_the_librarys():
-    assert sorted(get_args(options.RECIPES)) == sorted(RECIPES)
     assert get_args(options.DECISIONS) == get_args(Decision)

@@ -350,13 +350,18 @@ class Broken(ClassifierMixin, BaseEstimator):
         ([np.nan, 1.0], "a sum of 1. Got 'mine', which does not"),
         ([0.7, 0.7], "a sum of 1. Got 'mine', which does not"),
         ([-0.5, 1.5], "a sum of 1. Got 'mine', which does not"),
-        ([0.2, 0.3, 0.5], "give a column for each of the 2 classes"),
     ],
 )
 def test_a_candidate_without_probabilities_is_refused(given, text):
     with pytest.raises(ValueError, match=f"^candidates of AlignedEnsemble must .*{text}") as failed:
         ensemble(candidates=[("mine", Broken(given))]).fit(X, Y)
     assert "'mine'" in failed.value.__notes__[0]
+
+
+def test_a_candidate_with_too_many_columns_is_refused():
+    text = "^predict_proba of Broken must give a column for each of the 2 classes .* Got 3 columns"
+    with pytest.raises(ValueError, match=text):
+        ensemble(candidates=[("mine", Broken([0.2, 0.3, 0.5]))]).fit(X, Y)
 
 
 def test_a_fit_that_fails_names_the_candidate_and_changes_nothing(blend):

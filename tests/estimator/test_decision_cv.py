@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -103,14 +104,12 @@ def test_scores_of_the_folds(fitted, held_out):
     high = np.tanh(np.arctanh(gain) + reach / (1 - gain**2))
     assert results["gain_high"] == pytest.approx(high)
     assert results["mean_rule_score"] == pytest.approx(results["rule_scores"].mean())
-    assert results["std_argmax_score"] == pytest.approx(results["argmax_scores"].std())
 
 
 def test_thresholds(fitted):
     results = fitted.cv_results_
     own = fitted.predict_proba(X)[:, 1]
     np.testing.assert_array_equal(fitted.predict(X), own > results["threshold"])
-    assert len(results["fold_thresholds"]) == 3
 
 
 @pytest.mark.parametrize("pos_label", ["frequent", "rare"])
@@ -275,7 +274,7 @@ def test_a_fold_with_one_class():
 
 
 def test_promises_and_groups():
-    """The rule is that of the oof for rows held out, and each fold says what was met there."""
+    """The rule is that of all held-out rows; bounds are judged by rules of the other folds."""
     groups = np.where(np.arange(len(Y)) % 2, "north", "south")
     constraint = "recall >= 0.6, gap(recall) <= 0.6"
     clf = decided(metric="f1", constraint=constraint, confidence=0.9, cv=SPLIT)
@@ -285,23 +284,26 @@ def test_promises_and_groups():
     rule = fit_decision(y=Y, probabilities=oof, **how)
     torch.testing.assert_close(clf.rule_.gain, rule.gain)
     assert clf.rule_.promised is True
-    results = clf.cv_results_
-    for place, (_, rows) in enumerate(SPLIT.split(X, Y)):
-        given = oof[rows, 1] > results["fold_thresholds"][place]
-        recall = recall_score(Y[rows], given)
-        assert results["fold_slacks"]["recall >= 0.6"][place] == pytest.approx(recall - 0.6)
-        parts = (groups[rows] == name for name in ("north", "south"))
-        each = [recall_score(Y[rows][own], given[own]) for own in parts]
-        slack = results["fold_slacks"]["gap(recall) <= 0.6"][place]
-        assert slack == pytest.approx(0.6 - abs(each[0] - each[1]))
+    given = np.zeros_like(Y)
+    for _, rows in SPLIT.split(X, Y):
+        rest = np.setdiff1d(np.arange(len(Y)), rows)
+        with warnings.catch_warnings(action="ignore"):  # of too few rows for a promise
+            rule = fit_decision(
+                y=Y[rest], probabilities=oof[rest], **how | {"groups": groups[rest]}
+            )
+        given[rows] = rule(probabilities=oof[rows])
+    slacks = clf.cv_results_["held_out_slacks"]
+    assert slacks["recall >= 0.6"] == pytest.approx(recall_score(Y, given) - 0.6)
+    each = [recall_score(Y[groups == name], given[groups == name]) for name in ("north", "south")]
+    assert slacks["gap(recall) <= 0.6"] == pytest.approx(0.6 - abs(each[0] - each[1]))
 
 
 def test_folds_that_leave_one_group_have_no_rule():
     """One row is the whole second group: there is no rule without its fold, no gap in others."""
     alone = np.arange(len(Y)) == 0
     clf = decided(constraint="gap(recall) <= 0.5").fit(X, Y, constraint_groups=alone)
-    (slacks,) = clf.cv_results_["fold_slacks"].values()
-    assert np.isnan(slacks).all()
+    (slack,) = clf.cv_results_["held_out_slacks"].values()
+    assert np.isnan(slack)
     assert np.isnan(clf.cv_results_["rule_scores"]).sum() == 1
     assert np.isfinite(clf.cv_results_["argmax_scores"]).all()
 

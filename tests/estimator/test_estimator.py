@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
-from evalign.estimators import AlignedClassifier
+from evalign.estimators import AlignedClassifier, fitting
 from evalign.estimators.targets import warn_of_positive
 from evalign.metrics import resolve
 from evalign.store.files import StoreError
@@ -64,13 +64,6 @@ def test_every_recipe_learns_three_classes(recipe):
     assert clf.score(*imbalanced(2000, classes=3, seed=1)) > 0.7
 
 
-@pytest.mark.parametrize(("name", "widths"), [("mlp", [512, 256, 128, 2]), ("linear", [2])])
-def test_a_network_by_its_name(name, widths):
-    clf = AlignedClassifier("f1", network=name, epochs=10, random_state=0, device="cpu")
-    assert clf.fit(X2, Y2).score(X2, Y2) > 0.8
-    assert [m.out_features for m in clf.network_ if isinstance(m, nn.Linear)] == widths
-
-
 @pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
 def test_decision_function_agrees_with_predict(decision):
     clf = quick(decision=decision).fit(X, Y)
@@ -99,13 +92,14 @@ def test_argmax_is_of_the_logits_as_trained(metric, data):
 @pytest.mark.parametrize("recipe", ["aligned", "cross_entropy"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_probabilities_are_calibrated_on_average(recipe, classes):
-    rows, labels = imbalanced(4000, classes=classes)
-    clf = quick("balanced_accuracy", recipe=recipe, batch_size=256).fit(rows, labels)
-    new, truth = imbalanced(4000, classes=classes, seed=1)
-    share = np.bincount(truth) / len(truth)
+    new, truth = imbalanced(4000, classes=classes, seed=9)
+    share, found = np.bincount(truth) / len(truth), []
+    for seed in range(3):
+        clf = quick("balanced_accuracy", recipe=recipe, batch_size=256, random_state=seed)
+        found.append(clf.fit(*imbalanced(4000, classes=classes, seed=seed)).predict_proba(new))
     # The shares themselves are known to ±0.006 (1σ); without its offsets, which are the whole log
     # prior here, the recipe would be off by 0.02 and more.
-    np.testing.assert_allclose(clf.predict_proba(new).mean(0), share, atol=0.015)
+    np.testing.assert_allclose(np.mean(found, (0, 1)), share, atol=0.015)
 
 
 @pytest.mark.parametrize("metric", ["f1", "balanced_accuracy", "accuracy"])
@@ -118,10 +112,11 @@ def test_the_offsets_that_training_took_out_are_added_back(metric, monkeypatch):
     np.testing.assert_allclose(clf.predict_proba(X2), expected, atol=1e-6)
 
 
-def test_weights_are_averaged_over_the_steps():
+def test_weights_are_averaged_over_the_steps(monkeypatch):
     """The average of the weights after every step, computed by hand, its warm-up included."""
+    monkeypatch.setattr(fitting, "EMA_DECAY", 0.4)
     with steps_noted() as steps:
-        clf = quick(epochs=1, ema_decay=0.4).fit(X, Y)
+        clf = quick(epochs=1).fit(X, Y)
     assert len(steps) > 7  # from the seventh on the decay is 0.4
     for mine, expected in zip(clf.network_.parameters(), averaged(steps, 0.4), strict=True):
         torch.testing.assert_close(mine.detach(), expected, rtol=0, atol=tolerances.FLOAT32_SUM)
@@ -188,10 +183,10 @@ def test_columns_far_from_zero_keep_their_spread():
 
 
 def test_a_value_far_out_stays_finite():
-    """A million deviations are the most that a row can show."""
+    """It counts as the largest of the training rows."""
     clf = quick().fit(X, Y)
     far, farther = X[:20].copy(), X[:20].copy()
-    far[:, 0] = clf._scaler.mean[0] + 2e6 * clf._scaler.scale[0]
+    far[:, 0] = X[:, 0].max()
     farther[:, 0] = 3e38
     probabilities = clf.predict_proba(farther)
     np.testing.assert_allclose(probabilities.sum(1), 1)
@@ -367,7 +362,7 @@ BAD_LABELS = {
     "None": (["a", None, "b", None], "hold a label in every row. Got gaps in 2 rows. Remove"),
     "nullable": (pd.array([0, 1, None, 1], dtype="Int64"), "Got gaps in 1 row. Remove rows"),
     "one class": (["a"] * 4, r"hold two classes or more. Got one class, \['a'\]"),
-    "mixed": (["a", 1, "a", 1], "hold labels of one type. Got int, str"),
+    "mixed": (np.array(["a", 1, "a", 1], dtype=object), "hold labels of one type. Got int, str"),
     "dates": (np.arange(4).astype("datetime64[D]"), "Got dates or durations. Make strings of"),
     "ragged": ([["a", "b"], ["a"]] * 2, "Got several labels in a row. MultiLabelBinarizer"),
 }
@@ -396,7 +391,7 @@ def test_groups_that_take_a_class_with_them(monkeypatch):
 def test_rows_of_weight_0_are_not_seen():
     weight = np.where(np.arange(len(Y)) % 2, 1.0, 0.0)
     broken = np.where(weight[:, None] > 0, X, 1e9)
-    clf = quick(network="linear", epochs=20).fit(broken, Y, weight, groups=np.arange(len(Y)))
+    clf = quick(network=nn.Linear, epochs=20).fit(broken, Y, weight, groups=np.arange(len(Y)))
     assert clf.rule_.rows <= 0.25 * weight.sum()
     assert clf.score(X, Y) > 0.5
 
@@ -404,7 +399,7 @@ def test_rows_of_weight_0_are_not_seen():
 @pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
 @pytest.mark.parametrize("y", [[0, 0, 0, 1], [0, 1], [0, 0, 1, 1, 2, 2]])
 def test_a_handful_of_rows(y):
-    clf = quick(network="linear", epochs=3).fit(X[: len(y)], y)
+    clf = quick(network=nn.Linear, epochs=3).fit(X[: len(y)], y)
     assert np.isfinite(clf.predict_proba(X)).all()
 
 
@@ -498,19 +493,15 @@ WRONG = [
     ({"metric": "f1"}, "classes of f1 must be two. Got 3 classes. Use f1_macro, f1_micro or f1_w"),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"decision": "best"}, "decision of AlignedClassifier must be one of argmax, tuned, exp"),
-    ({"network": 3}, 'network of AlignedClassifier must be "auto", "mlp", "linear" or a function'),
-    ({"network": nn.Linear(4, 3)}, "Give a function that builds the module: every fit starts"),
+    ({"network": 3}, 'network of AlignedClassifier must be "auto" or a function'),
+    ({"network": nn.Linear(4, 3)}, "out_features=3, bias=True). Every fit starts with a new one."),
     ({"network": lambda n, c: nn.Linear(n, 1)}, "give logits of shape (2, 3) for 2 rows and 3"),
     ({"validation_fraction": 1.0}, "validation_fraction of AlignedClassifier must lie between 0"),
     ({"validation_fraction": None}, "validation_fraction of AlignedClassifier must lie between 0"),
     ({"epochs": 1.5}, "epochs of AlignedClassifier must be a whole number, at least 1, or None"),
     ({"batch_size": "64"}, "batch_size of AlignedClassifier must be a whole number, at least 1"),
     ({"learning_rate": 0}, "learning_rate of AlignedClassifier must be positive, or None. Got 0."),
-    ({"weight_decay": -1}, "weight_decay of AlignedClassifier must be at least 0, or None. Got"),
-    ({"dropout": 1.0}, "dropout of AlignedClassifier must lie in [0, 1), or be None. Got 1.0."),
-    ({"ema_decay": 1.0}, "ema_decay of AlignedClassifier must lie between 0 and 1, or be None."),
     ({"patience": 0}, "patience of AlignedClassifier must be a whole number, at least 1, or None"),
-    ({"device": "gpu"}, 'device of AlignedClassifier must be "auto" or a device that torch finds'),
     ({"on_epoch": 3}, "on_epoch of AlignedClassifier must be None or a function of a record."),
 ]
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from evalign import AlignedClassifier
 from evalign.estimators.members import Members, MembersAsRows
-from evalign.estimators.network import Size, size_of_members, wanted
+from evalign.estimators.network import DROPOUT, Size, size_of_members
 from evalign.losses import LogitAdjustedLoss
 from evalign.store.files import StoreError
 from evalign.training import Settings, fit
@@ -156,14 +156,14 @@ def test_it_is_trained_with_what_it_wants(monkeypatch):
     asked = []
     monkeypatch.setattr(fitting, "fit", lambda *a, settings, **rest: asked.append(settings) or [])
     fixed = {"device": "cpu", "decision": "argmax"}
-    for network in ("auto", "mlp", "linear", nn.Linear):
+    for network in ("auto", nn.Linear):
         AlignedClassifier(network=network, **fixed).fit(X, Y)
-    given = {"learning_rate": 0.5, "weight_decay": 0.0, "batch_size": 7, "epochs": 3}
+    given = {"learning_rate": 0.5, "batch_size": 7, "epochs": 3}
     AlignedClassifier(**given, **fixed).fit(X, Y)
     found = [(s.learning_rate, s.weight_decay, s.batch_size, s.epochs) for s in asked]
-    usual = (1e-3, 1e-4, 32, 100)
-    assert found == [(2e-3, 3e-4, 32, 30), usual, (1e-2, 1e-4, 32, 100), usual, (0.5, 0.0, 7, 3)]
-    assert wanted("auto").dropout == 0.1
+    usual = (2e-3, 3e-4, 32, 30)
+    assert found == [usual, usual, (0.5, 3e-4, 7, 3)]
+    assert DROPOUT == 0.1
 
 
 def test_columns_without_numbers_to_embed():

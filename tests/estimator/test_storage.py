@@ -19,7 +19,6 @@ X, Y = imbalanced(120, classes=3)
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "model"
     model = AlignedClassifier(
-        network="mlp",
         epochs=1,
         device="cpu",
         decision="argmax",
@@ -30,8 +29,9 @@ def saved(tmp_path_factory):
 
 
 CASES = [
-    *((name, value) for name in ("arguments", "rule", "network", "scaler", "classes")
+    *((name, value) for name in ("rule", "network", "scaler", "classes")
       for value in (..., None, 3, "text", [], {})),
+    *(("arguments", value) for value in (..., None, 3, "text")),
     ("functions", ...),
     ("functions", 3),
     ("functions", ["nosuch"]),
@@ -58,7 +58,7 @@ CASES = [
       )),
     ("classes", {"$labels": list(range(10**5)), "dtype": "|O"}),
     ("classes", {"$labels": [2, 1, 0], "dtype": "|O"}),
-    ("arguments.dropout", "much"),
+    ("arguments.network", "nosuch"),
     ("arguments.device", "nosuch"),
     ("arguments.nosuch", 1),
     ("rule.gain", [[math.nan] * 3] * 3),
@@ -81,18 +81,18 @@ def test_a_wrong_state_is_refused_in_one_line(saved, tmp_path, where, value):
     assert "\n" not in str(refused.value)
 
 
-MEAN = torch.zeros(X.shape[1], dtype=torch.float64)
+KNOTS = torch.zeros(X.shape[1], 257, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("scaler/state/mean", MEAN + math.nan),
-        ("scaler/state/mean", MEAN[:1]),
-        ("scaler/state/scale", MEAN + math.inf),
-        ("scaler/state/scale", None),
-        ("network/0.weight", None),
-        ("network/0.weight", torch.zeros(2, 2)),
+        ("scaler/state/knots", KNOTS + math.nan),
+        ("scaler/state/knots", KNOTS[:1]),
+        ("scaler/state/values", KNOTS + math.inf),
+        ("scaler/state/values", None),
+        ("network/head.weight", None),
+        ("network/head.weight", torch.zeros(2, 2)),
         ("classes", torch.tensor([0, 2, 1])),
         ("classes", torch.zeros(3, 3)),
     ],
@@ -109,19 +109,18 @@ def test_wrong_tensors_are_refused(saved, tmp_path, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("network", "auto", "must be that of fit, 'linear'. Got 'auto'. Set it back, or fit again"),
-        ("network", torch.nn.Linear, "must be that of fit, 'linear'. Got <class"),
-        ("dropout", "much", "must lie in [0, 1)"),
+        ("network", torch.nn.Linear, "must be that of fit, 'auto'. Got <class"),
+        ("epochs", "many", "epochs of AlignedClassifier must be a whole number"),
     ],
 )
 def test_arguments_that_could_not_be_loaded_are_not_saved(tmp_path, name, value, text):
-    clf = AlignedClassifier(network="linear", epochs=1, device="cpu", random_state=0)
+    clf = AlignedClassifier(epochs=1, device="cpu", random_state=0)
     clf.fit(X, Y == 1).set_params(**{name: value})
     with pytest.raises(ValueError, match=re.escape(text)):
         clf.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
-    clf.set_params(network="linear", dropout=None).save(tmp_path / "model")
+    clf.set_params(network="auto", epochs=1).save(tmp_path / "model")
     again = AlignedClassifier.load(tmp_path / "model")
-    again.set_params(network="mlp")
-    with pytest.raises(ValueError, match="must be that of fit, 'linear'"):
+    again.set_params(network=torch.nn.Linear)
+    with pytest.raises(ValueError, match="must be that of fit, 'auto'"):
         again.save(tmp_path / "more")

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from sklearn.metrics import f1_score
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
@@ -110,7 +109,7 @@ def test_batch_statistics_of_parts_are_warned_of():
 
 
 def test_accumulation_without_microbatches_is_warned_of():
-    trainer = Trainer(max_epochs=1, callbacks=[GradientAccumulationScheduler({0: 2})], **QUIET)
+    trainer = Trainer(max_epochs=1, accumulate_grad_batches=2, **QUIET)
     with pytest.warns(UserWarning, match=r"accumulate_grad_batches is above 1.* microbatch_size"):
         fit(module(), trainer)
 
@@ -207,17 +206,6 @@ print(model(torch.load(folder + "/x.pt")).tolist())
     )
     with torch.no_grad():
         assert labels == str(fitted.predict_step((x,)).tolist())
-
-
-def test_a_checkpoint_of_cross_entropy_says_what_begins_anew(tmp_path):
-    plain = nn.CrossEntropyLoss(torch.ones(CLASSES, dtype=torch.float64))
-    fitted, trainer = AlignedModule(network(), plain, "f1_macro"), Trainer(max_epochs=1, **QUIET)
-    fit(fitted, trainer)
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
-    with pytest.warns(UserWarning, match=r"is of another loss: loss\.temperature.* begin anew"):
-        loaded = Own.load_from_checkpoint(tmp_path / "last.ckpt")
-    for p, q in zip(loaded.network.parameters(), fitted.network.parameters(), strict=True):
-        assert torch.equal(p, q)
 
 
 # The second training only loads.
@@ -330,8 +318,8 @@ def test_an_annealing_has_to_cool_the_loss_that_is_trained():
     with pytest.raises(ValueError, match="loss of TemperatureAnnealing must be the one being tr"):
         fit(module(), Trainer(max_epochs=1, callbacks=[other], **QUIET))
     aligned = AlignedLoss("f1_macro")
-    for own in (aligned, torch.compile(aligned)):
-        check_annealing(TemperatureAnnealing(own), aligned, None)
+    for trained in (aligned, torch.compile(aligned)):
+        check_annealing(TemperatureAnnealing(aligned), trained, None)
 
 
 def test_temperature_and_patience_survive_a_checkpoint(tmp_path):

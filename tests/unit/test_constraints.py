@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import confusion_matrix, recall_score
 
 from evalign import Confusion, metrics
-from evalign.core.constraints import parse, undefined_without_rows
+from evalign.core.constraints import parse
 from tests.tolerances import SAME
 
 Y = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -163,18 +163,10 @@ def test_a_gap_has_a_slope_without_nan():
     assert constraint.slack(sum(parts) * torch.nan, parts).isnan()
 
 
-def test_a_gap_needs_groups():
-    text = "groups of fit must be given for 'gap(recall) <= 0.1'. Got None. Pass groups=, a group "
-    with pytest.raises(ValueError, match=re.escape(text)):
-        parse("gap(recall) <= 0.1", owner="fit")[0].slack(TWO)
-
-
 FORM = "constraint of fit must be a metric's name, >= or <=, and a number. Got {}. As in"
 ANIMALS = ["cat", "dog", "horse"]
 # text: what the error says
 BAD = {
-    0.9: FORM.format("0.9"),
-    ("recall", ">=", 0.9): FORM.format("('recall', '>=', 0.9)"),
     "": FORM.format("''"),
     "recall >= 0.9,": FORM.format("''"),
     "recall == 0.9": FORM.format("'recall == 0.9'"),
@@ -183,7 +175,7 @@ BAD = {
     "recall >= 0,9": FORM.format("'9'"),
     "0.8 <= recall <= 0.9": FORM.format("'0.8 <= recall <= 0.9'"),
     "recall[1], precision[2] >= 0.5": FORM.format("'recall[1]'"),
-    "recall >= nan": "constraint of fit must have a finite bound. Got 'recall >= nan'.",
+    "recall >= nan": FORM.format("'recall >= nan'"),
     "recall >= 1.2": (
         "must have a bound from 0 to 1, where recall lies. Got 'recall >= 1.2'. "
         "No rule can meet it."
@@ -193,7 +185,6 @@ BAD = {
     "expected_cost[[0, 1], [5, 0]] <= 6": "from 0 to 5, where expected_cost",
     "recal >= 0.9": "metric of fit's constraint must be a name of metrics.names(). Got 'recal'. "
     "Did you mean 'recall'?",
-    "fprs <= 0.1": "A constraint also knows fpr, fnr, predicted_rate.",
     "expected_cost <= 0.1": "Did you mean 'expected_cost[[0, 1], [5, 0]]'?",
     "accuracy[1] >= 0.9": "must have a class behind a score of one class only. "
     'Got "accuracy[1]". Use "accuracy" alone.',
@@ -222,8 +213,6 @@ def test_without_names():
     cure = re.escape("by its index from 0. Got 'cat'. Or pass classes=, the names in order.")
     with pytest.raises(ValueError, match=cure):
         parse("recall[cat] >= 0.9", owner="fit")
-    with pytest.raises(ValueError, match=r"classes of fit must be different names. Got \['a', 'a'"):
-        parse("recall[a] >= 0.9", ["a", "a", "b"], owner="fit")
 
 
 def test_what_only_the_rows_show():
@@ -234,14 +223,3 @@ def test_what_only_the_rows_show():
     text = 'constraint of fit must be about one of the 3 classes from 0 to 2. Got "recall[7]".'
     with pytest.raises(ValueError, match=re.escape(text)):
         parse("recall[7] >= 0.9", owner="fit")[0].slack(THREE)
-
-
-@pytest.mark.parametrize("rate", ["recall", "fnr", "specificity", "fpr", "precision"])
-def test_a_rate_of_true_rows_is_unknown_without_any(rate):
-    """Precision is broken by the rule itself, and has its value for 0/0."""
-    none = torch.zeros(2)
-    of = {"recall": none, "fnr": none, "specificity": none + 1, "fpr": none + 1, "precision": none}
-    c = Confusion.from_predictions(torch.zeros(2).long(), of[rate].long(), num_classes=2)
-    (constraint,) = parse(f"{rate} >= 0.5")
-    assert undefined_without_rows(constraint.metric)(c).isnan() == (rate != "precision")
-    assert not constraint.metric(c).isnan()

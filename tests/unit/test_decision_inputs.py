@@ -166,8 +166,7 @@ def test_names_that_would_not_come_back(names):
 
 
 def test_a_state_may_leave_its_metric_to_the_caller():
-    state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
-    del state["metric"]
+    state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict() | {"metric": None}
     assert DecisionRule.from_state_dict(state, metric="f1_macro").metric == "f1_macro"
 
 
@@ -183,7 +182,7 @@ def test_a_state_may_leave_its_metric_to_the_caller():
         ("offsets", [0.0, 1.0]),
         ("gain", [[1.0, 0.0]]),
         ("gain", [[[1, 0, 0]] * 3] * 3),
-        ("gain", [[1e9, 0.0, 0.0]] * 3),
+        ("gain", [[math.inf, 0.0, 0.0]] * 3),
     ],
 )
 def test_a_state_with_a_wrong_field(name, value):
@@ -196,7 +195,7 @@ def test_what_is_no_state():
     state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
     with pytest.raises(ValueError, match=r"Got a state without \[\], with \['colour'\] besides"):
         DecisionRule.from_state_dict(state | {"colour": 1})
-    for name in ("gain", "decision", "source", "factor", "offsets"):
+    for name in state:
         part = {field: value for field, value in state.items() if field != name}
         with pytest.raises(ValueError, match=f"Got a state without \\['{name}'\\].* Fit again"):
             DecisionRule.from_state_dict(part)
@@ -218,8 +217,8 @@ def test_rows_of_probabilities_are_no_logits(columns):
 
 
 @pytest.mark.parametrize("labels", [1, 2])
-def test_single_logits_from_0_to_1_are_refused_where_those_of_the_fit_were_not(labels):
-    """A fresh network's may lie there by chance."""
+def test_single_logits_from_0_to_1_are_warned_of(labels):
+    """They are no error: a fresh network's may lie there by chance."""
     logits, y = problem(2, 60)
     z, p = logits[:, 1] - logits[:, 0], logits.softmax(1)[:, 1]
     if labels == 2:
@@ -227,7 +226,7 @@ def test_single_logits_from_0_to_1_are_refused_where_those_of_the_fit_were_not(l
     rule = fit_decision(z, y.bool(), metric="f1_macro")
     copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
     for one in (rule, copy):
-        with pytest.raises(ValueError, match=NOT_PROBABILITIES):
+        with pytest.warns(UserWarning, match=NOT_PROBABILITIES):
             one(p)
         assert torch.equal(one(p[:10]), one(p[:10].double()))  # few rows, which tell nothing
     with pytest.warns(UserWarning, match=NOT_PROBABILITIES) as caught:
@@ -442,7 +441,7 @@ BAD = {
     ),
     "a NaN pixel": (
         lambda: fit(ROWS.view(2, 2, 3) * torch.nan, LABELS.view(2, 2), class_dim=-1),
-        r"Got \[nan, nan, nan\] in row \(0, 0\).",
+        r"Got \[nan, nan, nan\] in row 0, 0.",
     ),
     "one row": (
         lambda: fit(ROWS, LABELS)(ROWS[0]),
@@ -456,7 +455,6 @@ BAD = {
         lambda: fit(ROWS.view(2, 2, 3), LABELS.view(2, 2)),
         r"y .* shape \(2, 3\). Got \(2, 2\). Where classes come last, pass class_dim=-1",
     ),
-    "class_dim": (lambda: fit(ROWS, LABELS, class_dim=2), "class_dim of fit_decision must be one"),
     "weight": (
         lambda: fit(ROWS, LABELS, sample_weight=[1, 2]),
         r"sample_weight of fit_decision must have shape \(4,\)",
@@ -468,10 +466,6 @@ BAD = {
     "task": (lambda: fit(ROWS, LABELS, task="ordinal"), "task of fit_decision must be"),
     "binary": (lambda: fit(ROWS, LABELS, task="binary"), "be multiclass for 3 classes. Got binary"),
     "classes": (lambda: fit(ROWS, LABELS, classes=["a", "b"]), "a name for each of the 3 classes"),
-    "no classes": (
-        lambda: fit(ROWS[:, :0], LABELS),
-        r"logits of fit_decision must have a column for each class. Got \(4, 0\)",
-    ),
     "calls": (lambda: fit(ROWS, LABELS)(probabilities=P[:, :2]), "sum to 1"),
 }
 

@@ -267,8 +267,8 @@ BAD = {
         'Use an averaged metric such as "f1_macro"',
     ),
     "binary metric": (lambda: fit_decision(Z, Y, metric="f1"), "classes of f1 must be two. Got 3"),
-    "labels": (lambda: fit_decision(Z, Y + 1, metric="f1_macro"), "y .* hold 0 and 1 only"),
-    "half": (lambda: fit_decision(Z, Y * 0.5, metric="f1_macro"), "y .* hold 0 and 1 only"),
+    "labels": (lambda: fit_decision(Z, Y + 1, metric="f1_macro"), "y .* from 0 to 1 "),
+    "half": (lambda: fit_decision(Z, Y * 0.5, metric="f1_macro"), "y .* hold integers"),
     "shape": (
         lambda: fit_decision(Z, Y[:, :2], metric="f1_macro", task="multilabel"),
         "y of fit_decision must have the shape of the scores",

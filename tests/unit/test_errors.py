@@ -228,8 +228,7 @@ FULL = {
     "binary metric of labels": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="npv"),
         ValueError,
-        "classes of npv must be two. Got 3 labels. Use npv_macro, npv_micro or npv_weighted; if "
-        "dimension 1 holds no labels, logits.unsqueeze(1).",
+        "classes of npv must be two. Got 3 labels. Use npv_macro, npv_micro or npv_weighted.",
     ),
     "MCC of labels": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="matthews_corrcoef"),
@@ -343,11 +342,6 @@ FULL = {
         ValueError,
         "target of Confusion.from_predictions must hold 0 and 1 only. Got 0.75. "
         "Pass labels, e.g. target > 0.5; predictions come first.",
-    ),
-    "five classes as a binary task": (
-        lambda: Confusion.from_predictions(LABELS, LABELS, num_classes=5, task="binary"),
-        ValueError,
-        "num_classes of Confusion.from_predictions must be 2 if binary. Got 5.",
     ),
     "beta per class of another problem": (
         lambda: loss(logits(4, 5), LABELS, metric=metrics.FBeta(beta=[1, 2, 3], average="macro")),

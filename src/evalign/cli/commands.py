@@ -17,8 +17,8 @@ from evalign.cli.files import check_suffix, new_folder, table, writable
 from evalign.cli.options import goal, output, reading, roles, sharing
 
 
-def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
-    """Import the work of a command, which takes seconds, and do it.
+def _do(work: str, shared: dict[str, Any], *, first: str = "", **own: Any) -> None:
+    """Say what comes first, import the work of a command, which takes seconds, and do it.
 
     It gets the options as attributes; `reading` holds those about reading a file.
     """
@@ -29,10 +29,10 @@ def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
     given.reading = {name: shared.get(name) for name in signature(reading).parameters}
     terminal = import_module("evalign.cli.terminal").terminal
     with terminal(as_json=given.as_json, quiet=given.quiet) as spoken:
+        if first:
+            spoken.note(first)
         gc.disable()  # what is loaded lasts, and to look for garbage in it takes a second
         try:
-            if "metric" in given:
-                import_module("evalign.cli.metrics").check_metric(given.metric)
             do = getattr(import_module(f"evalign.cli.{module}"), function)
         finally:
             gc.enable()
@@ -52,11 +52,8 @@ def demo(**shared: Any) -> None:
 
 # Help that does not fit beside its option
 MODEL = "One model, or a weighted mean of several (blend)."
-TIME = "Time limit of the whole command, such as 90s, 5m or 1h; slow models are skipped."
-RECIPE = "How to train the network (default: aligned; with a constraint, cross_entropy)."
-VALIDATION = "Validation rows for the rule (default: folds of DATA; a fifth for a network)."
+TIME = "Time limit of the whole command, such as 10s, 5m or 1h; slow models are skipped."
 TEST = "Test rows (default: a fifth of DATA, held out)."
-BASELINE = "Compare with the best single model or a cross-entropy network."
 NEW_RULE = "Rule to write (.json); with --rule, the labelled table to write."
 PAGE = "Page to write (default: RUN/report.html)."
 
@@ -68,14 +65,11 @@ def fit(
     out: Path = Option(..., metavar="RUN", help="A new folder for results.", callback=new_folder),
     model: opt.MODELS = Option("blend", help=MODEL),
     time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
-    recipe: opt.RECIPES | None = Option(None, help=RECIPE),
     seed: int = Option(
         0, metavar="N", min=0, max=2**31 - 1, help="Seed of the split and of training."
     ),
     epochs: opt.Epochs = None,
-    validation: Path | None = opt.OldFile(None, help=VALIDATION, callback=table),
     test: Path | None = opt.OldFile(None, help=TEST, callback=table),
-    baseline: bool = Option(True, metavar="", help=BASELINE),
     **shared: Any,
 ) -> None:
     """Train the best model for the metric you report.
@@ -89,6 +83,7 @@ def fit(
 
         evalign fit data.parquet --target fraud --positive yes --metric f1 --out run --time 5m
     """
+    first = f"Loading. A fit takes {opt.LEAST:g} s or more: about how many, once the table is read."
     _do("fit.fit_table", **locals(), start=monotonic())
 
 
@@ -125,9 +120,9 @@ def decide(
     """Find the best decision rule for a metric, from the probabilities of any model.
 
     DATA has the true label and a column for each class, named after the class or
-    `probability_<class>`; for two classes, one column with the probability of the positive class is
-    enough. Use rows that the model was not trained on. The gain over argmax is measured by
-    cross-fitting. With --rule, the command labels new rows with a saved rule.
+    `probability_<class>`; for two classes, that of the positive class is enough. Use rows that the
+    model was not trained on. The gain over argmax is measured by cross-fitting. With --rule, the
+    command labels new rows with a saved rule, also one that was saved in Python.
 
     Examples:
 
@@ -147,9 +142,6 @@ def compare(
     target: opt.Target,
     metric: opt.Metric = "f1_macro",
     folds: int = Option(5, metavar="N", min=2, help="Number of folds of the cross-validation."),
-    seeds: int = Option(
-        3, metavar="N", min=1, help="Repetitions of the cross-validation, each with new folds."
-    ),
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
@@ -161,7 +153,7 @@ def compare(
 
         evalign compare data.csv --target label --metric f1_macro
 
-        evalign compare data.parquet --target fraud --positive yes --metric f1 --seeds 1
+        evalign compare data.parquet --target fraud --positive yes --metric f1 --folds 10
     """
     _do("compare.compare_methods", **locals())
 

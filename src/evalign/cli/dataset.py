@@ -3,7 +3,6 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,28 +86,16 @@ class LabelledFrame(NamedTuple):
         parts: list[Any] = [x if x is None else _safe_indexing(x, rows) for x in self]
         return LabelledFrame(*parts)
 
-    def followed_by(self, more: "LabelledFrame") -> "LabelledFrame":
-        """These rows, and then those of another table with the same columns."""
-        X = pd.concat([self.X, more.X], ignore_index=True)
-        categories = dict.fromkeys(self.X.select_dtypes("category"), "category")
-        others: list[Any] = [
-            None if one is None or other is None else np.concatenate([one, other])
-            for one, other in zip(self[1:], more[1:], strict=True)
-        ]
-        return LabelledFrame(X.astype(categories), *others)
-
-    def hold_out(
-        self, labels: Labels, seed: int, part: str
-    ) -> tuple["LabelledFrame", "LabelledFrame"]:
-        """Split into the rows to train on, and a fifth for the "test" or "validation"."""
-        cure = f"Give more rows or groups, another --seed, or a table with --{part}."
-        with refused(where=f"A fifth cannot be held out as {part} rows. {cure} "):
+    def hold_out(self, labels: Labels, seed: int) -> tuple["LabelledFrame", "LabelledFrame"]:
+        """Split into the rows to train on, and a fifth for the test."""
+        cure = "Give more rows or groups, another --seed, or a table with --test."
+        with refused(where=f"A fifth cannot be held out as test rows. {cure} "):
             kept, held_out = holdout_split(self.y, groups=self.groups, seed=seed)
         training, other = self.take(kept), self.take(held_out)
         lost = np.setdiff1d(self.y[self.counted], training.y[training.counted])
         if len(lost) or not other.counted.any():
             names = listed([labels.names[code] for code in lost], 3) or "rows with a weight"
-            raise UsageError(f"Holding out {part} rows leaves no {names} on one side. {cure}")
+            raise UsageError(f"Holding out test rows leaves no {names} on one side. {cure}")
         return training, other
 
 
@@ -128,10 +115,7 @@ class TrainingTable:
         spoken.note(f"{counted(len(self.rows.y))}; columns: {found}.")
         warn_of_left_out(self.features.left_out)
         if len(names) == 2:
-            share = (self.rows.y == 1).mean()
-            # F1 and the like are about the positive class, which is usually the rare one.
-            usual = f" It has {share:.0%} of the rows; see --positive." if share > 0.5 else ""
-            spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.{usual}")
+            spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
         else:
             spoken.note(f"{len(names)} classes: {listed(names)}.")
 
@@ -169,33 +153,20 @@ def load(given: Namespace) -> TrainingTable:
     return TrainingTable(columns, features, labels, rows)
 
 
-def split(dataset: TrainingTable, given: Namespace, *, inner: bool) -> dict[str, LabelledFrame]:
-    """Split the rows into "training", "test" and "validation".
-
-    Without groups there is no "validation": the classifier holds those rows out itself. With groups
-    they are held out here, if it has no folds of its own (`inner`).
-    """
-    parts, labels = {"training": dataset.rows}, dataset.labels
-    for name, path in {"test": given.test, "validation": given.validation}.items():
-        training = parts["training"]
-        if path is not None:
-            parts[name] = _other_rows(path, dataset)
-        elif name == "test" or (inner and training.groups is not None):
-            parts["training"], parts[name] = training.hold_out(labels, given.seed, name)
-        if name in parts:
-            warn_of_few(name, labels.names, parts[name].y[parts[name].counted])
-    warn_of_shared({name: part.hashes for name, part in parts.items()})
-    return parts
-
-
-def _other_rows(path: Path, dataset: TrainingTable) -> LabelledFrame:
-    """The rows of another table, for validation or the test."""
-    columns = dataset.columns
-    source = TableFile(path, reading_of({}, columns.reading))
-    source.need(columns.used)
-    frame = source.read(columns.text)
-    X = _typed(frame[columns.features], dataset.features, source)
-    return labelled(frame, X, columns, dataset.labels, source)
+def split(dataset: TrainingTable, given: Namespace) -> tuple[LabelledFrame, LabelledFrame]:
+    """The rows to train on, and those of the test: a table's, or a fifth."""
+    labels, columns, training = dataset.labels, dataset.columns, dataset.rows
+    if given.test is None:
+        training, test = training.hold_out(labels, given.seed)
+    else:
+        source = TableFile(given.test, reading_of({}, columns.reading))
+        source.need(columns.used)
+        frame = source.read(columns.text)
+        X = _typed(frame[columns.features], dataset.features, source)
+        test = labelled(frame, X, columns, labels, source)
+    warn_of_few("test", labels.names, test.y[test.counted])
+    warn_of_shared({"training": training.hashes, "test": test.hashes})
+    return training, test
 
 
 def read_weights(frame: pd.DataFrame, column: str | None, source: object) -> np.ndarray | None:

@@ -2,9 +2,8 @@
 
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,53 +13,21 @@ from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import promise
 from evalign.cli.terminal import Terminal
 from evalign.core.metrics import resolve
-from evalign.core.text import counted, listed
+from evalign.core.text import listed
 from evalign.decisions import DecisionRule
 from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.inputs import FROM_ONE
-from evalign.decisions.objective import ROUNDING
 from evalign.decisions.saved_rule import RULE
 from evalign.estimators.evidence import RuleSettings, evidence
 from evalign.estimators.out_of_fold import Method, OutOfFoldScores, as_argument
 from evalign.report.words import number, span
-from evalign.store.files import read_json, reading, write_json
-from evalign.tables.files import Reading, TableFile, numbers_in
+from evalign.store.files import read_json, reading
+from evalign.tables.files import TableFile, numbers_in
 from evalign.tables.labels import Labels
 
 SEED = 0  # of the folds
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 METHODS: tuple[Method, Method] = ("predict_proba", "decision_function")  # with --logits
-
-
-class SavedRule(NamedTuple):
-    """A rule, the columns with its scores, and how to read the file that holds them.
-
-    There is a column for each class, or one for the second of two classes.
-    """
-
-    rule: DecisionRule
-    columns: list[str]
-    logits: bool
-    reading: Reading
-
-    def write(self, path: Path) -> None:
-        tree = self._asdict() | {"rule": self.rule.state_dict(), "reading": asdict(self.reading)}
-        write_json(path, RULE, tree)
-
-    @classmethod
-    def read(cls, path: Path) -> "SavedRule":
-        """Open a file, which may come from anyone."""
-        tree = read_json(path, RULE)
-        with reading(path):
-            if "columns" not in tree:
-                raise ValueError("it names no columns, as the file of `evalign decide` does")
-            rule, how = DecisionRule.from_state_dict(tree["rule"]), reading_of(tree["reading"])
-            saved = cls(**tree | {"rule": rule, "reading": how})
-            classes, columns = len(rule.classes or ()), len(saved.columns)
-            fit = columns == classes or (columns, classes) == (1, 2)
-            if not fit or columns != len(set(saved.columns)) or rule.task == "multilabel":
-                raise ValueError("its classes and columns do not fit together")
-            return saved
 
 
 def fit_rule(spoken: Terminal, given: Namespace) -> None:
@@ -73,14 +40,7 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
     source.need(roles)
     table = source.read(text=[name for name in roles if name != given.weight])
     labels = Labels.of(table, given.target, given.positive, source)
-    found = class_columns(source, labels, roles)
-    absent = [name for name in found if name not in labels.names]
-    if absent and decision == "tuned":  # no label speaks for or against such a class
-        what = f"{source} must have rows of every class that has a column"
-        cure = "Add some, rename the column, or pass --decision expected."
-        raise UsageError(f"{what}. Got none of {listed(absent)}. {cure}")
-    labels = labels.extended(absent)
-    columns = [found[name] for name in labels.names if name in found]
+    columns = class_columns(source, labels.names)
     y, weight = labels.encode(table, source), read_weights(table, given.weight, source)
     scores = class_scores(table, source, columns, logits=given.logits)
     whole = [(y[:0], np.arange(len(y)))]  # one part, which is cut into folds
@@ -97,7 +57,7 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
     spoken.note(f"Columns of the classes: {listed(columns)}.")
     if doubt := settings.doubt(oof):
         spoken.warn(doubt)
-    SavedRule(rule, columns, given.logits, source.reading).write(given.out)
+    rule.save(given.out)
     summary = {"out": str(given.out), "metric": metric, "rows": len(y), "source": rule.source}
     if rule.slacks is not None:
         summary |= {"slacks": rule.slacks, "promised": rule.promised}
@@ -106,14 +66,20 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
 
 def apply_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide --rule`: write the columns of DATA and the label."""
-    saved = SavedRule.read(given.rule)
-    source = TableFile(given.data, reading_of(given.reading, asdict(saved.reading)))
-    source.need(saved.columns)
-    classes, argument = np.array(saved.rule.classes), METHODS[saved.logits]
+    tree = read_json(given.rule, RULE)
+    with reading(given.rule):  # it may come from anyone
+        rule = DecisionRule.from_state_dict(tree["rule"])
+        if rule.classes is None or rule.task == "multilabel":
+            raise ValueError("its labels have no names, or are several in a row")
+    source = TableFile(given.data, reading_of(given.reading))
+    columns = class_columns(source, [str(name) for name in rule.classes])
+    classes, method = np.array(rule.classes), METHODS[given.logits]
 
     def label(block: pd.DataFrame, before: int) -> dict[str, Any]:
-        scores = class_scores(block, source, saved.columns, logits=saved.logits, before=before)
-        return {"prediction": classes[saved.rule(**as_argument(scores, argument))]}
+        scores = class_scores(block, source, columns, logits=given.logits, before=before)
+        found = np.asarray(rule(**as_argument(scores, method)))
+        # A rule that was fitted to text gives text.
+        return {"prediction": classes[found] if found.dtype.kind == "i" else found}
 
     label_blocks(spoken, given, source.blocks(), label)
 
@@ -121,7 +87,7 @@ def apply_rule(spoken: Terminal, given: Namespace) -> None:
 def _in_units_of_the_metric(results: dict[str, Any], metric: str) -> dict[str, Any]:
     """The results of `evidence`, with costs as they are: it negates them."""
     greater = resolve(metric).greater_is_better
-    means = [name for name in results if name.endswith(("_score", "_scores")) and name[:3] != "std"]
+    means = [name for name in results if name.endswith(("_score", "_scores"))]
     negated = {} if greater else {name: -results[name] for name in means}
     return {"greater_is_better": greater, **results, **negated}
 
@@ -134,32 +100,27 @@ def _shown(results: dict[str, Any], rule: DecisionRule, metric: str, out: Path) 
     yield f"On rows it was not fitted to, {metric} is {ours} with the rule, {argmax} with argmax."
     yield f"The rule {verb} {number(results['gain'])} (95% interval {ends})."
     for text, slack in (rule.slacks or {}).items():
-        folds = results["fold_slacks"][text]
-        met, known = int((folds >= -ROUNDING).sum()), int(np.isfinite(folds).sum())
-        met_on = f"met on {met} of {counted(known, 'fold')}"
-        yield f"{text}: {number(slack)} to spare on all rows; {met_on}."
+        held_out = number(results["held_out_slacks"][text])
+        yield f"{text}: {number(slack)} to spare, {held_out} on rows the rule was not fitted to."
     if rule.promised is not None and rule.confidence is not None:
         yield f"On new rows it {promise(rule.promised, rule.confidence)}."
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""
     yield f"Wrote {out} (found by: {rule.source}{threshold})."
 
 
-def class_columns(source: TableFile, labels: Labels, roles: list[str]) -> dict[str, str]:
-    """The column of each class, by the name of the class; of two, the positive one is enough.
+def class_columns(source: TableFile, names: list[str]) -> list[str]:
+    """The columns of the classes: `probability_<class>` or, if there is none, `<class>`.
 
-    Columns are named `probability_<class>` or, if none is, after the class. A single column of
-    another name, besides the roles, is the one of the positive class of two.
+    Of two classes, that of the second one is enough.
     """
-    names, given = labels.names, [name for name in source.names if name not in roles]
-    prefixed = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
-    columns = prefixed or {name: name for name in given if name in names}
-    if not columns and len(names) == 2 and len(given) == 1:
-        columns = {names[1]: given[0]}
-    missing = [name for name in names if name not in columns]
-    if missing and (len(names) > 2 or list(columns) != names[1:]):
+    prefix = PREFIX if any(name.startswith(PREFIX) for name in source.names) else ""
+    columns = [f"{prefix}{name}" for name in names]
+    if len(names) == 2 and columns[0] not in source.names:
+        del columns[0]
+    if missing := [name for name in columns if name not in source.names]:
         what = "must have a column for each class, or for the positive one of two"
         cure = "Rename the columns, or name the positive class with --positive."
-        raise UsageError(f"{source} {what}. It has none for {listed(missing)}. {cure}")
+        raise UsageError(f"{source} {what}. It has no {listed(missing)}. {cure}")
     return columns
 
 
@@ -182,5 +143,5 @@ def class_scores(
     if not logits and (off := np.abs(sums - 1) > FROM_ONE).any():
         what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"
         got = f"Got {sums[off][0]:.4g} in row {row + off.argmax()}"
-        raise UsageError(f"{what}. {got}. Name the column of each class probability_<class>.")
+        raise UsageError(f"{what}. {got}. Each class needs rows, and a column named after it.")
     return values

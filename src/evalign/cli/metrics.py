@@ -1,8 +1,7 @@
-"""The work of `evalign metrics`, which lists the metrics, and the check of --metric."""
+"""The work of `evalign metrics`."""
 
 from argparse import Namespace
 
-from evalign.cli.errors import UsageError
 from evalign.cli.terminal import Terminal
 
 # Written out, because the library takes seconds to load; a test compares the names.
@@ -55,13 +54,3 @@ def list_metrics(spoken: Terminal, _: Namespace) -> None:
     width = max(map(len, found)) + 2
     lines = [f"{name:<{width}}{meaning}" for name, meaning in found.items()]
     spoken.result({"metrics": found}, *lines, *MORE.splitlines())
-
-
-def check_metric(metric: str) -> None:
-    """Refuse an unknown metric."""
-    from evalign.core.metrics import resolve
-
-    try:
-        resolve(metric, owner="evalign")
-    except ValueError as error:
-        raise UsageError(f"{error} `evalign metrics` lists the names.") from error

@@ -13,10 +13,10 @@ from evalign.cli.errors import UsageError
 from evalign.cli.files import SUFFIXES, table, writable
 
 # Copies of the library's values, because the library takes seconds to load; a test compares them.
-RECIPES = Literal["aligned", "cross_entropy", "east"]
 DECISIONS = Literal["argmax", "tuned", "expected"]
 MODELS = Literal["blend", "network", "boosting", "forest", "linear"]
 UNITS = {"s": 1, "m": 60, "h": 3600}
+LEAST = 6.0  # seconds of `evalign fit`: to load, to train the fastest model, and for the report
 Column = partial(Option, metavar="COL")
 Flag = partial(Option, False, metavar="")
 NewFile = partial(Option, metavar="FILE", dir_okay=False)
@@ -37,7 +37,7 @@ def sharing(*groups: Callable[..., None]) -> Callable[[Any], Any]:
 
 
 def seconds(text: Any) -> float | None:
-    """Parse a time such as "90", "90s", "5m" or "1h".
+    """Parse a time such as "90", "90s", "5m" or "1h", which a fit can keep to.
 
     Examples:
         >>> seconds("1.5m")
@@ -48,7 +48,11 @@ def seconds(text: Any) -> float | None:
     found = re.fullmatch(r"(\d*\.?\d+)([smh]?)", text)
     if not found or not float(found[1]):
         raise UsageError(f"--time must be a time such as 90s, 5m or 1h. Got {text!r}.")
-    return float(found[1]) * UNITS[found[2] or "s"]
+    limit = float(found[1]) * UNITS[found[2] or "s"]
+    if limit < LEAST:
+        what = "which loading, the fastest model and the report take"
+        raise UsageError(f"--time must be at least {LEAST:g}s, {what}. Got {text!r}.")
+    return limit
 
 
 def show_help(context: Context, wanted: bool) -> None:
@@ -123,7 +127,7 @@ def reading(
     missing: list[str] | None = Option(None, metavar="TEXT", help=MISSING),
     dates: str | None = Option(None, metavar="FORMAT", help=DATES),
 ) -> None:
-    """How to read a file. `predict`, `evaluate` and `decide --rule` remember it."""
+    """How to read a file. `predict` and `evaluate` remember it."""
 
 
 def output(as_json: Json = False, quiet: Quiet = False, show_help: Help = False) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from rich.table import Table
 
 from evalign.cli.dataset import LabelledFrame
-from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
+from evalign.cli.run import PREDICTIONS, About, Model
 from evalign.cli.terminal import grid, plain
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
+from evalign.decisions import DecisionRule
 from evalign.estimators import AlignedEnsemble
 from evalign.estimators.evidence import score_of
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, scores
@@ -40,19 +40,21 @@ def judged(
 ) -> dict[str, np.ndarray]:
     """The columns of the predicted labels and of the probabilities; the model runs once."""
     codes, ordered = _predicted(model, labels, X)
-    predicted = labels.array[codes]
     names = [f"{prefix}probability_{label}" for label in labels.names]
-    return {f"{prefix}prediction": predicted, **dict(zip(names, ordered.T, strict=True))}
+    return {f"{prefix}prediction": labels.array[codes], **dict(zip(names, ordered.T, strict=True))}
 
 
 def _predicted(model: Model, labels: Labels, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """The codes of the predicted labels, and the probabilities."""
     values = model.predict_proba(X)
     ordered = values[:, np.searchsorted(model.classes_, labels.array)]
-    if isinstance(model, AlignedEnsemble):
-        return np.asarray(model.rule_(probabilities=ordered)), ordered
-    # Its rule takes logits; its probabilities are those of the rule.
-    return model.rule_.as_module().labels_of(torch.from_numpy(ordered)).numpy(), ordered
+    return np.asarray(own_rule(model)(probabilities=ordered)), ordered
+
+
+def own_rule(model: Model) -> DecisionRule:
+    """The rule for the probabilities of `predict_proba`, which for a network are the rule's own."""
+    rule = model.rule_
+    return rule if isinstance(model, AlignedEnsemble) else replace(rule, offsets=None, factor=1.0)
 
 
 def contents(
@@ -69,14 +71,14 @@ def contents(
         labels: the classes.
         about: the run's `run.json`.
         checksum: of the file of the rows; None for rows of the run. The rows are no test if the
-            models were trained or selected on this file.
+            models were trained on this file.
         details: the run's `details.json`, for a whole report.
     """
     table = table.loc[table["weight"] > 0] if "weight" in table else table
-    arguments = about["arguments"]
-    network = arguments["--model"] == NETWORK
-    option = "--recipe" if network else "--model"
-    usual = "cross_entropy" if network else str(about["baseline"])
+    arguments, usual = about["arguments"], str(about["baseline"])
+    tried = findings = None
+    if details is not None:
+        tried, findings = details["candidates"], details["findings"]
 
     def column(name: str) -> np.ndarray | None:
         return table[name].to_numpy() if name in table else None
@@ -90,7 +92,7 @@ def contents(
         metric=arguments["--metric"],
         classes=labels.names,
         y=labels.encode(table, PREDICTIONS, "label"),
-        aligned=scored("model", arguments[option]),
+        aligned=scored("model", arguments["--model"]),
         baseline=scored("baseline", usual) if "baseline_prediction" in table else None,
         weight=column("weight"),
         groups=column("group"),
@@ -98,14 +100,14 @@ def contents(
         source=f"{about['file']}, target {about['columns']['target']}",
         cards=_cards(about),
         columns=about["columns"]["overview"],
-        seen=checksum is not None and checksum in (arguments["data"], arguments["--validation"]),
-        tried=TriedModels(**details["candidates"]) if details is not None and not network else None,
-        findings=ModelFindings(**details["findings"]) if details is not None else None,
+        seen=checksum == arguments["data"],
+        tried=tried and TriedModels(**tried),
+        findings=findings and ModelFindings(**findings),
         how={
             "aligned": "evalign predict does",
             "aligned_argmax": "evalign fit with --decision argmax",
-            usual: f"evalign fit with {option} {usual}",
-            f"{usual}_argmax": f"evalign fit with {option} {usual} --decision argmax",
+            usual: f"evalign fit with --model {usual}",
+            f"{usual}_argmax": f"evalign fit with --model {usual} --decision argmax",
         },
         constraint=arguments["--constraint"],
     )
@@ -155,13 +157,6 @@ def tried_models(
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
     return plain({"rows": rows, "gain": gain, "left_out": left_out})
-
-
-def rule_in_words(model: Model) -> str:
-    """The rule for the probabilities of `predict`, which for a network are the rule's own."""
-    rule = model.rule_
-    own = isinstance(model, AlignedEnsemble)
-    return str(rule if own else replace(rule, offsets=None, factor=1.0))
 
 
 def importance(

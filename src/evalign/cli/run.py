@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from evalign.cli.dataset import Columns
 from evalign.cli.terminal import plain
@@ -49,15 +49,11 @@ class FinishedRun:
     def models(self) -> dict[str, Model]:
         """The "model" and, if there is one, the "baseline"."""
         with self.reading("model"):
-            names = [name for name in ("model", "baseline") if name in self.about["files"]]
-            found: dict[str, Any] = {name: archive.load(self.folder / name) for name in names}
-            if isinstance(found["model"], AlignedEnsemble):
-                found |= with_baseline(found["model"], self.about)
-            for model in found.values():
-                same = model.classes_.tolist() == sorted(self.labels.values)
-                if not same or list(model.features_.given) != self.columns.features:
-                    raise ValueError(f"its classes or columns are not those of {ABOUT}")
-        return found
+            model = archive.load(self.folder / "model")
+            same = model.classes_.tolist() == sorted(self.labels.values)
+            if not same or list(model.features_.given) != self.columns.features:
+                raise ValueError(f"its classes or columns are not those of {ABOUT}")
+            return with_baseline(model, self.about)
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""
@@ -69,33 +65,29 @@ class FinishedRun:
         return files.reading(self.folder, f"{name}: ")
 
 
-def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedEnsemble]:
-    """An ensemble as "model" and, as "baseline", the candidate that it is compared with, if any."""
-    models = {"model": ensemble}
-    if about["arguments"]["--baseline"] and about["baseline"] is not None:
-        models["baseline"] = ensemble.only(about["baseline"])
-    return models
+def with_baseline(model: Any, about: About) -> dict[str, Model]:
+    """A "model" and, as "baseline", the candidate that an ensemble is compared with, if any."""
+    name = about["baseline"]
+    return {"model": model} | ({} if name is None else {"baseline": model.only(name)})
 
 
-def strongest(ensemble: AlignedEnsemble) -> str | None:
+def strongest(model: Model) -> str | None:
     """The candidate of `gain_`, unless the ensemble is that candidate alone."""
-    against = ensemble.gain_["against"]
-    return None if list(ensemble.weights_) == [against] else against
-
-
-class NewRun(NamedTuple):
-    """A folder for the run's files, and what becomes `run.json`."""
-
-    folder: Path
-    about: About
+    if not isinstance(model, AlignedEnsemble):
+        return None
+    against = model.gain_["against"]
+    return None if list(model.weights_) == [against] else against
 
 
 @contextmanager
-def building(folder: Path, about: About) -> Iterator[NewRun]:
-    """Give a run to fill, which gets its name at the end, and is gone after an error."""
+def building(folder: Path, about: About) -> Iterator[Path]:
+    """Give a folder to fill, which gets its name at the end, and is gone after an error.
+
+    What `about` holds then becomes `run.json`.
+    """
     with replacing(folder) as new:
         new.mkdir()
-        yield NewRun(new, about)
+        yield new
         written = sorted(path for path in new.iterdir() if path.name != REPORT)
         about["files"] = {path.name: digest(path) for path in written}
         write_json(new / ABOUT, "run", plain(about))

@@ -13,7 +13,7 @@ from evalign.core.checks import checked, complaint, refuse_masked, require, thre
 from evalign.core.class_report import ClassReport
 from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
 from evalign.core.rows import Task, check_task, per_row
-from evalign.core.values import check_indices, check_weights, label_tensor, refuse, weight_tensor
+from evalign.core.values import check_indices, check_weights, label_tensor, refuse, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ class Confusion(Summed):
         allowed = f"have the shape of target, {tuple(target.shape)}"
         require(same, owner, "predictions", allowed, got, "Pass labels, e.g. logits.argmax(1).")
         if sample_weight is not None:
-            sample_weight = weight_tensor(owner, sample_weight)
+            sample_weight = tensor_of(owner, "sample_weight", sample_weight)
         dtype = sum_dtype(target)
         indicators = target.is_floating_point() or target.dtype == torch.bool
         if task == "multilabel" or (task is None and target.ndim > 1 and indicators):
@@ -235,9 +235,7 @@ class Confusion(Summed):
                 refuse(wrong, values, owner, name, "hold 0 and 1 only", cure)
             return cls.from_membership(batch, batch.logits)
 
-        if task == "binary":
-            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
-            num_classes = 2
+        num_classes = 2 if task == "binary" else num_classes
         weight = (target != ignore_index).to(dtype)
         if sample_weight is not None:
             check_weights(owner, sample_weight)

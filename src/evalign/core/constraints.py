@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, resolve
 from evalign.core.metrics.base import NamedMetric
@@ -50,12 +50,8 @@ class PredictedRate(ClassMetric):
 
 
 # They bound a rule but are not goals: each is smallest for a rule that predicts no row, or all.
-RATES = (
-    with_averages(FalsePositiveRate)
-    | with_averages(FalseNegativeRate)
-    | with_averages(PredictedRate)
-)
-OF_TRUE_ROWS = ("recall", "fnr", "specificity", "fpr")  # whose rows the labels do not choose
+_RATES = FalsePositiveRate, FalseNegativeRate, PredictedRate
+RATES = {name: each for rate in _RATES for name, each in with_averages(rate).items()}
 
 
 @dataclass(frozen=True)
@@ -95,8 +91,7 @@ class Infeasible(ValueError):
 class Constraint:
     """A metric, or its gap between groups of rows, and its bound, which is allowed.
 
-    The text is as it was given. The metric of a gap is NaN where it is 0/0. Errors name the
-    `owner`.
+    The text is as it was given. The metric of a gap is NaN where it is 0/0.
     """
 
     text: str
@@ -104,7 +99,6 @@ class Constraint:
     at_least: bool
     bound: float
     gap: bool = False
-    owner: str = field(default="Constraint", repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -124,10 +118,7 @@ class Constraint:
         """
         if not self.gap:
             return self.metric(c)
-        if groups is None:
-            allowed, cure = f"be given for {self.text!r}", "Pass groups=, a group for each row."
-            raise ValueError(complaint(self.owner, "groups", allowed, None, cure))
-        values = torch.stack([self.metric(group) for group in groups])
+        values = torch.stack([self.metric(group) for group in groups or ()])
         counted = ~values.isnan()
         most = torch.where(counted, values, -torch.inf).amax(0)
         least = torch.where(counted, values, torch.inf).amin(0)
@@ -162,11 +153,7 @@ def parse(
         recall[1] True 0.9
         fpr False 0.1
     """
-    if not isinstance(text, str):
-        raise TypeError(complaint(owner, "constraint", FORM, repr(text), EXAMPLE))
     names = None if classes is None else [str(name) for name in classes]
-    unique = names is None or len(set(names)) == len(names)
-    require(unique, owner, "classes", "be different names", names)
     return tuple(_constraint(term, names, owner) for term in _terms(text, names or []))
 
 
@@ -190,20 +177,19 @@ def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
 def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) -> Constraint:
     shown = repr(term[0].strip())
     name, sign, gap = term["name"].strip(), term["sign"], term["gap"] is not None
-    bound = None
+    bound = math.nan
     with suppress(ValueError):
         bound = float(term["bound"])
     closed = (term["closed"] is not None) == gap
-    if sign not in (">=", "<=") or bound is None or not name or not closed:
-        raise ValueError(complaint(owner, "constraint", FORM, shown, EXAMPLE))
-    require(math.isfinite(bound), owner, "constraint", "have a finite bound", shown)
+    ok = sign in (">=", "<=") and not math.isnan(bound) and name != "" and closed
+    require(ok, owner, "constraint", FORM, shown, EXAMPLE)
     metric = _metric(name, term["inner"], names, owner)
     low, high = metric.bounds
     if gap:
         allowed, cure = "bound a gap from above, by <=", "Every rule has one of at least 0."
         require(sign == "<=", owner, "constraint", allowed, shown, cure)
-        metric, low, high = _undefined(metric), 0.0, high - low
-    constraint = Constraint(term[0].strip(), metric, sign == ">=", bound, gap, owner)
+        metric, low, high = undefined(metric), 0.0, high - low
+    constraint = Constraint(term[0].strip(), metric, sign == ">=", bound, gap)
     allowed = f"have a bound from {low:g} to {high:g}, where {constraint.name} lies"
     never = bound > high if sign == ">=" else bound < low
     cure = "No rule can meet it." if never else "Every rule meets it: leave it out."
@@ -215,10 +201,7 @@ def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: st
     """The metric of this name, or its score of the class in the brackets."""
     if name == "expected_cost" and inner is not None:
         return resolve(f"{name}[{inner}]", owner=owner)
-    try:
-        metric = RATES.get(name) or resolve(name, owner=f"{owner}'s constraint")
-    except ValueError as error:
-        raise ValueError(f"{error} A constraint also knows fpr, fnr, predicted_rate.") from error
+    metric = RATES.get(name) or resolve(name, owner=f"{owner}'s constraint")
     if isinstance(metric, ClassMetric) and metric.average == "binary":
         index = None if inner is None else _index(inner, names, owner)
         return OfClass(replace(metric, average=None), index, owner)
@@ -230,9 +213,8 @@ def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: st
 
 def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
     """The class that stands in the brackets."""
-    for name in (inner, inner.strip()):
-        if names is not None and name in names:
-            return names.index(name)
+    if names is not None and inner.strip() in names:
+        return names.index(inner.strip())
     allowed, cure = "name a class by its index from 0", "Or pass classes=, the names in order."
     by_index, most = re.fullmatch(r"\s*[0-9]{1,9}\s*", inner) is not None, math.inf
     if names is not None:
@@ -243,17 +225,7 @@ def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
     return int(inner)
 
 
-def undefined_without_rows(metric: Metric) -> Metric:
-    """The metric with NaN where no row is of the class that its rate is of.
-
-    Before the first row of a class its recall is not 0. Other metrics keep their value for 0/0: a
-    precision without a row of that label is broken by the rule itself.
-    """
-    rate = isinstance(metric, OfClass) and metric.metric.stem in OF_TRUE_ROWS
-    return _undefined(metric) if rate else metric
-
-
-def _undefined(metric: Metric) -> Metric:
+def undefined(metric: Metric) -> Metric:
     """The metric with NaN for 0/0: a group without a recall does not have a recall of 0%."""
     if isinstance(metric, OfClass):
         return replace(metric, metric=replace(metric.metric, zero_division=math.nan))

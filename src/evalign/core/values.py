@@ -1,12 +1,12 @@
 """Checks of the values of labels, weights and logits; `rows` checks their shapes."""
 
+from contextlib import suppress
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, native, refuse_masked, require
-
-CURE = "A weight of 0 leaves a row out."
 
 
 def signed(labels: Tensor) -> Tensor:
@@ -22,16 +22,23 @@ def check_kind(owner: str, argument: str, tensor: Tensor) -> None:
         raise ValueError(complaint(owner, argument, allowed, f"{tensor.dtype} in {tensor.layout}"))
 
 
+def tensor_of(owner: str, argument: str, values: object, cure: str = "") -> Tensor:
+    """A tensor as it came, or made from an array, a list or a data frame's column."""
+    if isinstance(values, Tensor):
+        return values
+    refuse_masked(owner, argument, values)
+    with suppress(TypeError, ValueError):  # a ragged list, numbers that torch lacks
+        array = native(np.asarray(values))  # a copy: torch warns of read-only arrays
+        if array.dtype.kind in "biuf":
+            return torch.from_numpy(array)
+    allowed = "be a tensor, an array or a list of numbers"
+    raise TypeError(complaint(owner, argument, allowed, type(values).__name__, cure))
+
+
 def label_tensor(owner: str, argument: str, labels: object) -> Tensor:
     """Labels, or 0 and 1, as a tensor whose values can be read; unsigned ones as int64."""
-    refuse_masked(owner, argument, labels)
-    try:
-        tensor = torch.as_tensor(labels)
-    except (TypeError, ValueError) as error:
-        cure = "For text: np.unique(labels, return_inverse=True), or evalign.score."
-        raise TypeError(complaint(owner, argument, "hold numbers", labels, cure)) from error
+    tensor = tensor_of(owner, argument, labels, "Of text, evalign.score takes the labels.")
     check_kind(owner, argument, tensor)
-    require(not tensor.is_meta, owner, argument, "hold values", "a meta tensor")
     return signed(tensor)
 
 
@@ -54,13 +61,9 @@ def check_indices(
     """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
     wrong = (labels < 0) | (labels >= num_classes)
     allowed = f"hold class indices from 0 to {num_classes - 1} ({source})"
-    cure = cure_of_label("{got}", num_classes) if argument != "predictions" else ""
+    cure = f"Number the classes from 0 to {num_classes - 1}, or leave such rows out by "
+    cure = "" if argument == "predictions" else cure + "ignore_index={got}."
     refuse(wrong, labels, owner, argument, allowed, cure)
-
-
-def cure_of_label(got: object, num_classes: int) -> str:
-    classes = f"Number the classes from 0 to {num_classes - 1}"
-    return f"{classes}, or leave such rows out by ignore_index={got}."
 
 
 def check_labels(owner: str, labels: Tensor, declared: bool) -> None:
@@ -86,24 +89,13 @@ def check_sums(owner: str, target: Tensor, ignore_index: int) -> None:
 
 def check_weights(owner: str, weight: Tensor) -> None:
     wrong = ~((weight >= 0) & weight.isfinite())
-    refuse(wrong, weight, owner, "sample_weight", "be finite and not negative", CURE)
-
-
-def weight_tensor(owner: str, sample_weight: object) -> Tensor:
-    """Weights as a tensor: as they came, or in float64 from an array, a list or a column."""
-    if isinstance(sample_weight, Tensor):
-        return sample_weight
-    refuse_masked(owner, "sample_weight", sample_weight)
-    array = np.asarray(sample_weight)
-    if array.dtype.kind not in "biuf":
-        allowed, got = "hold numbers", f"dtype {array.dtype}"
-        raise TypeError(complaint(owner, "sample_weight", allowed, got, CURE))
-    return torch.from_numpy(native(array.astype(np.float64)))
+    allowed, cure = "be finite and not negative", "A weight of 0 leaves a row out."
+    refuse(wrong, weight, owner, "sample_weight", allowed, cure)
 
 
 def weights_of_rows(owner: str, sample_weight: object, rows: int) -> Tensor:
     """A checked weight for each row, in float64 on the CPU."""
-    weight = weight_tensor(owner, sample_weight).detach().cpu().double()
+    weight = tensor_of(owner, "sample_weight", sample_weight).detach().cpu().double()
     shape = tuple(weight.shape)
     require(shape == (rows,), owner, "sample_weight", f"have shape {(rows,)}", shape)
     check_weights(owner, weight)

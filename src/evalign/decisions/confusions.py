@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from evalign.decisions.objective import Objective
+from evalign.decisions.threshold import SATURATED
 
 # Scores computed at a time: the scores of a block of rows stay in the cache.
 BLOCK = 2**18
@@ -59,6 +60,24 @@ class ScoredRows(NamedTuple):
     def _blocks(self, rules: int) -> Iterator[tuple[Tensor, ...]]:
         rows = max(2**8, BLOCK // (rules * self.eta.shape[1]))
         return zip(*(part.split(rows) for part in self), strict=True)
+
+
+def label_sums(margin: Tensor, positive: Tensor, weight: Tensor, at: Tensor) -> Tensor:
+    """True positives, predicted, actual and total mass (4, L) of the labels at thresholds (L,)."""
+    margin = margin.clamp(-SATURATED, SATURATED)  # thresholds beyond have all rows on one side
+    predicted, actual = weight * (margin > at), weight * positive
+    return torch.stack(
+        [(predicted * positive).sum(0), predicted.sum(0), actual.sum(0), weight.sum(0)]
+    )
+
+
+def confusion_of(
+    objective: Objective, logits: Tensor, eta: Tensor, true: Tensor, weight: Tensor, gain: Tensor
+) -> Tensor:
+    """The confusion of a gain for logits with probabilities η and targets `true`."""
+    if objective.multilabel:
+        return label_sums(logits, true, weight, (gain[:, 0, 0] / gain[:, 1, 1]).log())
+    return ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))[0]
 
 
 def label_scores(eta: Tensor, rules: Tensor, *, compact: bool) -> Tensor:

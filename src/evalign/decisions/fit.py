@@ -3,24 +3,22 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from evalign.core.checks import complaint, require
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
-from evalign.decisions.inputs import Groups, Values, as_groups, codes_of, is_text
+from evalign.decisions.fit_rows import FitSettings, Rows, fit_rows, read_rows
+from evalign.decisions.inputs import Groups, Values, codes_of, group_values, is_text
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import Decision, DecisionRule
 
 Ranks = Literal["all", "own"]
-Form = tuple[Task, int]  # the task and the number of columns
 OWNER = "DecisionFitter"
 
 
@@ -99,31 +97,14 @@ def fit_decision(
     settings = FitSettings(
         owner, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
     )
-    scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
-    if scores.multilabel and labels is not None and task is None:
-        warn_of_one_hot(owner, labels, "y")
-    kinds = [] if labels is None or scores.multilabel else labels[weight > 0].unique()
+    rows, shape = read_rows(settings, logits, y, probabilities, sample_weight)
+    if rows.multilabel and rows.y is not None and task is None:
+        warn_of_one_hot(owner, rows.y, "y")
+    kinds = [] if rows.y is None or rows.multilabel else rows.y[rows.weight > 0].unique()
     if decision == "tuned" and len(kinds) == 1:
         warn(f"y of {owner} holds one class only, which says nothing about the others.")
-    rule = fit_rows(
-        settings,
-        scores.rows,
-        labels,
-        weight,
-        multilabel=scores.multilabel,
-        offsets=offsets,
-        groups=None if groups is None else as_groups(owner, groups, scores),
-    )
-    return replace(rule, named=named)
-
-
-class Rows(NamedTuple):
-    """Rows (R, ...) with labels, weights and random keys (R,)."""
-
-    logits: Tensor
-    y: Tensor
-    weight: Tensor
-    keys: Tensor
+    of_rows = None if groups is None else group_values(owner, groups, shape).ravel()
+    return replace(fit_rows(settings, rows, offsets, of_rows), named=named)
 
 
 class DecisionFitter:
@@ -175,8 +156,6 @@ class DecisionFitter:
     def reset(self) -> None:
         """Forget all rows."""
         self._parts: list[Rows] = []
-        self._form: Form | None = None
-        self._labelled = True  # whether every row came with a label
         # On the CPU, so that keys are the same on every device.
         self._generator = torch.Generator().manual_seed(dist.get_rank() if self._gathers() else 0)
 
@@ -193,66 +172,55 @@ class DecisionFitter:
         sample_weight: Values | None = None,
     ) -> None:
         """Add the rows of a batch, which may be empty, with arguments as of `fit_decision`."""
-        given = probabilities if logits is None else logits
-        if given is not None and len(given) == 0:
-            return
-        settings = self.settings
-        if self._form is not None:
-            settings = replace(settings, task=self._form[0])
-        scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
-        form: Form = "multilabel" if scores.multilabel else "multiclass", scores.rows.shape[1]
-        before = self._form or form
-        require(form == before, OWNER, "logits", f"have {before[1]} columns, as before", form[1])
-        self._form = form
-        if labels is None:
-            self._labelled, labels = False, torch.zeros_like(weight, dtype=torch.int64)
+        first, settings = self._parts[0] if self._parts else None, self.settings
+        if first is not None:
+            settings = replace(settings, task="multilabel" if first.multilabel else "multiclass")
+        rows, _ = read_rows(settings, logits, y, probabilities, sample_weight)
+        weight, number = rows.weight, rows.logits.shape[1]
+        before = number if first is None else first.logits.shape[1]
+        require(number == before, OWNER, "logits", f"have {before} columns, as before", number)
         keys = torch.rand(len(weight), generator=self._generator, dtype=torch.float64)
-        counted = (weight > 0).view(len(weight), -1).any(1)  # rows without weight come last
+        counted = (weight.sum(1) if rows.multilabel else weight) > 0  # the others come last
         keys = keys.to(weight.device).masked_fill(~counted, torch.inf)
-        self._keep(Rows(scores.rows, labels, weight, keys))
+        labels = torch.full_like(weight, -1, dtype=torch.int64) if rows.y is None else rows.y
+        self._keep(rows._replace(y=labels, keys=keys))
 
     def _keep(self, rows: Rows) -> None:
         self._parts.append(rows)
-        if sum(len(part.keys) for part in self._parts) >= 2 * self.max_rows:
+        if sum(len(part.logits) for part in self._parts) >= 2 * self.max_rows:
             self._parts = [self._sample()]
 
     def _sample(self) -> Rows:
         """The rows with the smallest keys, in their original order."""
-        whole = Rows(*map(torch.cat, zip(*self._parts, strict=True)))
-        if len(whole.keys) <= self.max_rows:
-            return whole
-        kept = whole.keys.topk(self.max_rows, largest=False).indices.sort().values
-        return Rows(*(part[kept] for part in whole))
+        whole = [torch.cat(parts) for parts in zip(*self._parts, strict=True)]
+        if len(whole[-1]) > self.max_rows:
+            kept = whole[-1].topk(self.max_rows, largest=False).indices.sort().values
+            whole = [part[kept] for part in whole]
+        return Rows(*whole)
 
     def _over_ranks(self) -> "DecisionFitter":
         """A fitter with the rows of all ranks."""
-        whole = copy(self)
-        whole._form, whole._parts = None, []
-        own = self._sample() if self._parts else None
-        kept = None if own is None else (own.keys.device.type, [part.cpu() for part in own])
+        whole, own = copy(self), self._sample() if self._parts else None
+        kept = own and (own.logits.device.type, own.to("cpu"))
+        whole._parts = []
         for rank in range(dist.get_world_size()):  # one by one, to hold few at a time
-            sent: list[Any] = [(self._form, self._labelled, kept)]
+            sent: list[Any] = [kept]
             dist.broadcast_object_list(sent, src=rank)
-            form, labelled, rows = sent[0]
-            whole._labelled &= labelled
-            if rows is not None:
-                before, whole._form = whole._form or form, form
-                allowed = "have the same columns on every rank"
-                require(form == before, OWNER, "logits", allowed, [before, form])
-                device, parts = rows
-                whole._keep(Rows(*(part.to(device) for part in parts)))
+            if sent[0] is not None:
+                device, rows = sent[0]
+                whole._keep(rows.to(device))
         return whole
 
     @torch.no_grad()
     def compute(self) -> DecisionRule:
         """Fit the rule to all rows since the last `reset`. It is the same on all ranks."""
         whole = self._over_ranks() if self._gathers() else self
-        if whole._form is None:
+        if not whole._parts:
             cure = "Call update first."
             raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
-        rows, labels, weight, _ = whole._sample()
-        labels = labels if whole._labelled else None
-        multilabel = whole._form[0] == "multilabel"
-        return fit_rows(
-            self.settings, rows, labels, weight, multilabel=multilabel, offsets=whole.offsets
-        )
+        rows = whole._sample()
+        if (
+            rows.y is not None and (rows.y < 0).any()
+        ):  # labels of some rows alone say little of the others
+            rows = rows._replace(y=None)
+        return fit_rows(self.settings, rows, whole.offsets)

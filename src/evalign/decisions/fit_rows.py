@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -14,26 +14,24 @@ from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.core.text import listed
+from evalign.core.values import tensor_of
 from evalign.decisions.calibration import calibration_gap
-from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_expected, confusion_of
+from evalign.decisions.confusions import confusion_of, normalised
 from evalign.decisions.inputs import (
-    Scores,
     Values,
     as_labels,
     as_scores,
     as_weights,
     class_vector,
-    tensor_of,
 )
-from evalign.decisions.multilabel import tuned_thresholds
+from evalign.decisions.multilabel import expected_thresholds, tuned_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.p_values import RATES, rate_of
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, LogitRows, tuned
+from evalign.decisions.tuned import Fitted, LogitRows, expected, tuned
 
 # Scores with larger median log-odds are scaled down: their softmax would saturate.
 LARGEST_LOG_ODDS = 20.0
@@ -82,40 +80,54 @@ def check_promise(
     require(ok, owner, "confidence", allowed, got, cure)
 
 
+class Rows(NamedTuple):
+    """Logits (R, C), labels (R,) and weights (R,), or all of them (R, L) if multilabel.
+
+    Rows of a stream have random keys (R,), and the label −1 if they came without one.
+    """
+
+    logits: Tensor
+    y: Tensor | None
+    weight: Tensor
+    keys: Tensor | None = None
+
+    @property
+    def multilabel(self) -> bool:
+        return self.weight.ndim == 2
+
+    def to(self, device: str) -> "Rows":
+        given = {name: part for name, part in self._asdict().items() if part is not None}
+        return self._replace(**{name: part.to(device) for name, part in given.items()})
+
+
 def read_rows(
     settings: FitSettings,
     logits: Values | None,
     y: Values | None,
     probabilities: Values | None,
     sample_weight: Values | None,
-) -> tuple[Scores, Tensor | None, Tensor]:
-    """Read scores, labels and weights. The weight of an ignored label is 0."""
+) -> tuple[Rows, tuple[int, ...]]:
+    """Read rows of weight 0 where a label is ignored, and their shape before it was flattened."""
     owner = settings.owner
-    labels = None if y is None else tensor_of(owner, "y", y)
+    cure = "As class indices: np.unique(y, return_inverse=True)[1]."
+    labels = None if y is None else tensor_of(owner, "y", y, cure)
     cure = 'Without labels use decision="expected".'
     ok = settings.decision != "tuned" or labels is not None
     require(ok, owner, "y", "hold labels for decision tuned", None, cure)
     how = settings.task, settings.class_dim, settings.ignore_index, settings.classes
     scores = as_scores(owner, logits, probabilities, labels, *how)
-    require(len(scores.rows) > 0, owner, "logits", "hold rows", "none")
     weight = as_weights(owner, sample_weight, scores)
     if labels is not None:
         labels, seen = as_labels(owner, labels, scores, settings.ignore_index)
         weight = weight * seen
-    return scores, labels, weight
+    return Rows(scores.rows, labels, weight), scores.shape
 
 
 def fit_rows(
-    settings: FitSettings,
-    rows: Tensor,
-    labels: Tensor | None,
-    weight: Tensor,
-    *,
-    multilabel: bool,
-    offsets: Values | None,
-    groups: Tensor | None = None,
+    settings: FitSettings, given: Rows, offsets: Values | None, groups: np.ndarray | None = None
 ) -> DecisionRule:
-    """Fit a rule to the rows, labels and weights of `read_rows`. `groups` (R,) are numbers."""
+    """Fit a rule to rows, which may have groups (R,)."""
+    (rows, labels, weight, _), multilabel = given, given.multilabel
     owner, decision, number = settings.owner, settings.decision, rows.shape[1]
     if settings.task == "binary":
         cure = 'Labels that do not exclude each other are task="multilabel".'
@@ -128,12 +140,11 @@ def fit_rows(
     if not counts.all():  # avoids copies, a tenth of the time
         rows, weight = rows[counts], weight[counts]
         labels = None if labels is None else labels[counts]
-        groups = None if groups is None else groups[counts]
     names = None if settings.classes is None else class_names(owner, settings.classes, number)
-    number_of_groups = 0
+    number_of_groups, of_rows = 0, None
     if groups is not None:
-        values, groups = groups.unique(return_inverse=True)
-        number_of_groups = len(values)
+        values, codes = np.unique(groups[counts.cpu().numpy()], return_inverse=True)
+        number_of_groups, of_rows = len(values), torch.from_numpy(codes).to(rows.device)
         require(number_of_groups > 1, owner, "groups", "name at least two groups", 1)
     if multilabel:
         ok = groups is settings.confidence is None
@@ -142,8 +153,6 @@ def fit_rows(
     objective = Objective.of(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
-    margin = rows if multilabel else rows[:, 1] - rows[:, 0]
-    beyond = (multilabel or number == 2) and bool(((margin < 0) | (margin > 1)).any())
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
@@ -158,16 +167,21 @@ def fit_rows(
     if decision == "argmax":
         found = Fitted(argmax, "argmax")
     elif decision == "expected" or target is None:
-        found = best_expected(rows, weight, objective, groups, target)
+        found = (
+            expected_thresholds(rows, weight, objective)
+            if multilabel
+            else expected(rows, weight, objective, of_rows, target)
+        )
     elif multilabel:
         found = tuned_thresholds(rows, target, weight, objective, own)
     else:
-        labelled = LogitRows(rows, target, weight, argmax, groups)
+        labelled = LogitRows(rows, target, weight, argmax, of_rows)
         sure = settings.confidence
         found = promised(labelled, objective, sure, names) if sure else tuned(labelled, objective)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
-    true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
+    true = eta if decision == "expected" or target is None else target
+    true = objective.by_group(true, of_rows)
     argmax_score = None
     if found.score is not None:
         sums = confusion_of(objective, rows, rows.softmax(1), true, weight, argmax)
@@ -195,5 +209,4 @@ def fit_rows(
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
         argmax_score=argmax_score,
-        beyond=beyond,
     )

@@ -13,7 +13,7 @@ from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.rows import Task, per_row
 from evalign.core.text import listed
-from evalign.core.values import check_weights, cure_of_label, signed, weight_tensor
+from evalign.core.values import check_indices, check_weights, refuse, signed, tensor_of
 from evalign.decisions.module import log_odds
 
 # Replaces a probability of 0, whose logarithm would be infinite. It is half the float32 epsilon:
@@ -60,14 +60,12 @@ def as_scores(
     class_dim: int | None,
     ignore_index: int | None,
     classes: Sequence[Any] | np.ndarray | None,
-    *,
-    beyond: bool = False,
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
     Without a task, scores are multilabel if they have several columns and the shape of `y`.
-    Probabilities in place of logits are an error; with one logit for each label they are a warning,
-    or an error if other logits lay `beyond` 0 to 1. Scores that `y` ignores may hold anything.
+    Probabilities in place of logits are an error, or a warning if there is one for each label.
+    Scores that `y` ignores may hold anything.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
@@ -76,7 +74,7 @@ def as_scores(
     given: Any = logits if probabilities is None else probabilities
     if classes is not None and {*getattr(given, "columns", ())} == {*classes}:
         given = given[list(classes)]
-    values = tensor_of(owner, name, given).double()
+    values = tensor_of(owner, name, given).detach().double()
     shape, of_labels = tuple(values.shape), None if y is None else tuple(y.shape)
     if class_dim is None:
         if of_labels is not None and (task is None or shape != of_labels):
@@ -86,11 +84,7 @@ def as_scores(
         allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
         require(task != "multilabel" and values.ndim == 1, owner, name, allowed, shape, ONE_ROW)
         values, class_dim = values.unsqueeze(1), 1
-    ok = -values.ndim <= class_dim < values.ndim
-    allowed = f"be one of the {values.ndim} dimensions of {name}"
-    require(ok, owner, "class_dim", allowed, class_dim, "It is 1, or -1 where classes come last.")
     values = values.movedim(class_dim, -1)
-    require(values.shape[-1] > 0, owner, name, "have a column for each class", shape)
     flat = values.flatten(0, -2)
     multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
     if y is not None:
@@ -107,7 +101,10 @@ def as_scores(
         allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
         cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
     if not sound.all():
-        raise ValueError(complaint(owner, name, allowed, _first_of(~sound, flat, values), cure))
+        first = int((~sound).nonzero()[0])
+        shown = ", ".join(f"{value:g}" for value in flat[first, :MOST_SHOWN].tolist())
+        place = ", ".join(map(str, np.unravel_index(first, values.shape[:-1])))
+        raise ValueError(complaint(owner, name, allowed, f"[{shown}] in row {place}", cure))
     if name == "logits":
         several = flat.shape[1] > 1 and not multilabel
         # All of enough different numbers lie from 0 to 1, as logits rarely do.
@@ -116,19 +113,10 @@ def as_scores(
             got = f"rows from 0 to 1{' that sum to 1' if several else ''}"
             cure = "Pass them by name: probabilities=p."
             text = complaint(owner, name, "not be probabilities", got, cure)
-            if several or beyond:
+            if several:
                 raise ValueError(text)
             warn(text)
     return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))
-
-
-def _first_of(wrong: Tensor, flat: Tensor, values: Tensor) -> str:
-    """The values and the number of the first wrong row (R,), by its place in each dimension."""
-    row = int(wrong.nonzero()[0])
-    place = [int(k) for k in np.unravel_index(row, values.shape[:-1])]
-    given = ", ".join(f"{value:g}" for value in flat[row, :MOST_SHOWN].tolist())
-    more = ", ..." if flat.shape[1] > MOST_SHOWN else ""
-    return f"[{given}{more}] in row {place[0] if len(place) == 1 else tuple(place)}"
 
 
 def is_text(y: Any) -> bool:
@@ -155,22 +143,6 @@ def codes_of(
     return codes[place].reshape(np.shape(y)), names
 
 
-def tensor_of(owner: str, name: str, values: Any) -> Tensor:
-    """A detached tensor from a tensor, an array, a list or a data frame's column."""
-    if isinstance(values, Tensor):
-        return values.detach()
-    refuse_masked(owner, name, values)
-    try:
-        array = checks.native(np.asarray(values))  # a copy: torch warns of read-only arrays
-        if array.dtype.kind in "biuf":
-            return torch.from_numpy(array)
-    except ValueError:  # a ragged list
-        pass
-    allowed, got = "be a tensor, an array or a list of numbers", type(values).__name__
-    cure = "As class indices: np.unique(y, return_inverse=True)[1]." if name == "y" else ""
-    raise TypeError(complaint(owner, name, allowed, got, cure))
-
-
 def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
     """Logits of probabilities, with `FLOOR` in place of 0, and which rows are probabilities."""
     sound = ((values >= -FROM_ONE) & (values <= 1 + FROM_ONE)).all(1)
@@ -191,12 +163,12 @@ def without_floor(probabilities: Tensor) -> Tensor:
 def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or (R, L), and a factor for their weights: 0 for labels to ignore."""
     labels = signed(y.to(scores.rows.device))
-    columns, shape, classes = scores.rows.shape[1], scores.shape, scores.rows.shape[1]
-    allowed, form = f"hold class indices below {classes}", f"have shape {shape}"
+    columns, shape, form = scores.rows.shape[1], scores.shape, f"have shape {scores.shape}"
+    classes, source = columns, "the columns of the scores"
     if scores.multilabel:
         checks.check_ignored(owner, ignore_index)
-        shape, classes = (*shape, columns), 2
-        allowed, form = "hold 0 and 1 only", "have the shape of the scores"
+        shape, form = (*shape, columns), "have the shape of the scores"
+        classes, source = 2, "1 where a row has the label"
         labels = labels.movedim(scores.class_dim, -1) if labels.ndim == len(shape) else labels
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
@@ -206,10 +178,8 @@ def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
-    sound = (whole == labels) & (whole >= 0) & (whole < classes)
-    if not sound.all():
-        got = f"{labels[~sound][0].item():g}"
-        raise ValueError(complaint(owner, "y", allowed, got, cure_of_label(got, classes)))
+    refuse(whole != labels, labels, owner, "y", "hold integers")
+    check_indices(owner, "y", whole, classes, source)
     return whole, seen.double()
 
 
@@ -218,7 +188,7 @@ def as_weights(owner: str, sample_weight: Values | None, scores: Scores) -> Tens
     rows = scores.rows
     weight = rows.new_ones(len(rows))
     if sample_weight is not None:
-        weight = weight_tensor(owner, sample_weight).detach().to(rows)
+        weight = tensor_of(owner, "sample_weight", sample_weight).detach().to(rows)
         check_weights(owner, weight)
         weight = per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
     return weight.unsqueeze(1).expand_as(rows) if scores.multilabel else weight
@@ -236,13 +206,6 @@ def group_values(
     allowed = f"be one for each row, {shape}"
     require(given.shape == shape, owner, argument, allowed, given.shape)
     return given
-
-
-def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
-    """The groups of the rows (R,), numbered from 0."""
-    given = group_values(owner, groups, scores.shape)
-    codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].reshape(-1))
-    return codes.to(scores.rows.device)
 
 
 def class_vector(owner: str, name: str, values: Any, classes: int) -> Tensor:

@@ -14,8 +14,10 @@ from torch import Tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta
 from evalign.decisions import calibration
+from evalign.decisions.confusions import label_sums
+from evalign.decisions.inputs import without_floor
 from evalign.decisions.objective import ROUNDING, Objective
-from evalign.decisions.threshold import SATURATED, all_cuts, best_cut, threshold_gains
+from evalign.decisions.threshold import all_cuts, best_cut, threshold_gains
 from evalign.decisions.tuned import FOLDS, Fitted, enough, folds
 
 # Rounds over all labels. The ascent ends when a round changes nothing, usually after four.
@@ -64,13 +66,10 @@ def _as_labels(tp: Tensor, predicted: Tensor, actual: Tensor, total: Tensor) -> 
     return Confusion(tp, predicted, actual.expand_as(tp), total.expand_as(tp), multilabel=True)
 
 
-def sums(margin: Tensor, positive: Tensor, weight: Tensor, at: Tensor) -> Tensor:
-    """True positives, predicted, actual and total mass (4, L) of the labels at thresholds (L,)."""
-    margin = margin.clamp(-SATURATED, SATURATED)  # thresholds beyond have all rows on one side
-    predicted, actual = weight * (margin > at), weight * positive
-    return torch.stack(
-        [(predicted * positive).sum(0), predicted.sum(0), actual.sum(0), weight.sum(0)]
-    )
+def expected_thresholds(margin: Tensor, weight: Tensor, objective: Objective) -> Fitted:
+    """Find the thresholds for calibrated probabilities."""
+    at = thresholds(margin, without_floor(margin.sigmoid()), weight, objective)
+    return Fitted(threshold_gains(at), "expected")
 
 
 def tuned_thresholds(
@@ -97,12 +96,12 @@ def tuned_thresholds(
     counts = torch.stack([(weight * (y == value) > 0).sum(0) for value in (0, 1)])
     if objective.constraints or enough(counts):  # constraints are about these labels
         found = thresholds(margin, positive, weight, objective)
-        reached = sums(margin, positive, weight, found)
+        reached = label_sums(margin, positive, weight, found)
     else:
         found, reached = learned(weight), torch.zeros(4, y.shape[1]).to(margin)
         fold = torch.stack([folds(column) for column in y.T], 1)
         for held_out in (weight * (fold == number) for number in range(FOLDS)):
-            reached += sums(margin, positive, held_out, learned(weight - held_out))
+            reached += label_sums(margin, positive, held_out, learned(weight - held_out))
     score = objective.scores(reached.unsqueeze(0)).item()
     return Fitted(threshold_gains(found), "labels", score)
 

@@ -98,8 +98,6 @@ def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
         >>> tail(np.array([1.0]), np.array([29.0]), 0.9).round(3)
         array([0.047])
     """
-    if bound <= 0:
-        return np.zeros_like(rate)
     found = rate * rows
     exact = betainc(np.maximum(found, 1e-300), rows - found + 1, bound)
     return np.where(found > 0, exact, 1.0)
@@ -160,17 +158,11 @@ def lacking(
         return ""
     rate = rate_of(constraint)
     assert rate is not None
-    if constraint.gap:
-        if np.isnan(seen.rates(constraint)[0]).any():
-            return f"{constraint.text!r} is undefined, as in a group without rows of the class."
-        return f"{constraint.text!r} is met too narrowly for so few rows."
     value, rows, bound = (float(np.ravel(x)[0]) for x in _at_least(constraint, seen))
-    needed, classes = rows_needed(value, bound, level), seen.mass.shape[-1]
-    words = [f"class {name!r}" for name in names or range(classes)]
-    own = words[rate.class_index]
-    other = words[1 - rate.class_index] if classes == 2 else f"classes other than {own}"
-    kind = ROWS[rate.of].format(own=own, other=other)
-    if needed > MOST_ROWS_NAMED:
-        return f"{constraint.text!r} is met too narrowly for any number of rows to suffice."
+    needed = math.inf if constraint.gap else rows_needed(value, bound, level)
+    if math.isinf(needed):
+        return f"{constraint.text!r} is met too narrowly, or undefined in a group."
+    own = f"class {rate.class_index if names is None else names[rate.class_index]!r}"
+    kind = ROWS[rate.of].format(own=own, other=f"classes other than {own}")
     needs = f"{constraint.text!r} needs {math.ceil(needed - 1e-9)} {kind}"
     return f"{needs} like these, and there are {math.floor(rows + 1e-9)}."

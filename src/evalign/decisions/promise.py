@@ -31,7 +31,7 @@ from evalign.core.input_warnings import warn
 from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.p_values import CellSums, lacking, p_values, rate_of, slack_and_error
-from evalign.decisions.threshold import all_cuts, best_cut, threshold_gains
+from evalign.decisions.threshold import all_cuts, best_cut, scores_of_cuts, threshold_gains
 from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
 # Steps of the ladder for each halving of the rows beyond a threshold.
@@ -77,10 +77,7 @@ def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tupl
     margin, target = logits[:, 1] - logits[:, 0], objective.by_group(target, groups)
     middle, below, matrices = all_cuts(margin, target, weight)
     _, _, squares = all_cuts(margin, target, weight**2)
-    seen, scores = CellSums.of(objective, matrices, squares), objective.scores(matrices)
-    objective.check_met(
-        matrices[scores.argmax()], lambda side: matrices[side.scores(matrices).argmax()]
-    )
+    seen, scores = CellSums.of(objective, matrices, squares), scores_of_cuts(matrices, objective)
     p = np.stack([p_values(each, seen, level) for each in objective.constraints])
     passed = np.stack(
         [climbed(*tested, below, level) for tested in zip(objective.constraints, p, strict=True)]

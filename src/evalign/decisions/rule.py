@@ -16,11 +16,13 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.calibration import estimated_shares
-from evalign.decisions.expected import best_expected, confusion_of
+from evalign.decisions.confusions import confusion_of
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
 from evalign.decisions.module import RuleModule
+from evalign.decisions.multilabel import expected_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
+from evalign.decisions.tuned import expected
 from evalign.store.files import write_json
 
 # Estimated class shares are unreliable if the `calibration_gap` of the fit was larger.
@@ -54,8 +56,6 @@ class DecisionRule:
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
         promised: whether these rows prove the constraints at the given confidence.
         named: whether labels are returned by the names in `classes`.
-        beyond: whether logits of two classes or many labels left 0 to 1 in the fit. The rule then
-            refuses one logit for each label that looks like a probability.
     """
 
     gain: Tensor
@@ -77,7 +77,6 @@ class DecisionRule:
     promised: bool | None = None
     argmax_score: float | None = None
     named: bool = False
-    beyond: bool = False
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
         """Labels: class indices, or names if the fit was given names; 0 and 1 if multilabel."""
@@ -154,7 +153,7 @@ class DecisionRule:
     ) -> tuple[Scores, RuleModule]:
         """The scores, and the formula on their device."""
         how = self.task, self.class_dim, None, self.classes
-        scores = as_scores(owner, logits, probabilities, None, *how, beyond=self.beyond)
+        scores = as_scores(owner, logits, probabilities, None, *how)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self.multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
@@ -195,8 +194,6 @@ class DecisionRule:
             class_prior: the shares of the classes (C,), or of the rows with each label (L,).
         """
         owner = "DecisionRule.adapt"
-        allowed, cure = "not be argmax, which does not adapt", 'Use "expected" or "tuned".'
-        require(self.decision != "argmax", owner, "decision", allowed, "argmax", cure)
         if self.metric is None or self.class_prior is None:
             cure = "Make the rule with fit_decision, or load it with metric=."
             names = "metric and class_prior of the rule"
@@ -225,7 +222,8 @@ class DecisionRule:
         if self.multilabel:
             change, new = change[:, 1] - change[:, 0], new[:, 1]
         adapted = rows + change
-        gain = best_expected(adapted, weight, objective).gain
+        search = expected_thresholds if self.multilabel else expected
+        gain = search(adapted, weight, objective).gain
         eta = adapted.sigmoid() if self.multilabel else adapted.softmax(1)
         return replace(
             self,
@@ -261,7 +259,7 @@ class DecisionRule:
     ) -> "DecisionRule":
         """Load the rule of a `state_dict`; pass the metric again if it was not a name."""
         found = checked_state(state, [field.name for field in fields(cls)])
-        found["metric"] = found.get("metric") if metric is None else metric
+        found["metric"] = found["metric"] if metric is None else metric
         return cls(**found)
 
 

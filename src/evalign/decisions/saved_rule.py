@@ -12,41 +12,31 @@ from evalign.decisions.inputs import class_vector
 
 Decision = Literal["argmax", "tuned", "expected"]
 OWNER, RULE = "DecisionRule", "rule"  # the kind of its file
-NEEDED = ("offsets", "factor", "gain", "decision", "source")
-# Numbers of a saved rule are below this: a larger one would leave no digits to the others.
-LARGEST_NUMBER = 1e8
 
 
 def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
-    """Check a rule's `state_dict` and return the rule's arguments; `known` names are allowed."""
+    """Check a rule's `state_dict`, of the `known` fields, and return the rule's arguments."""
     require(isinstance(state, dict), OWNER, "state", "be a dict", type(state).__name__)
-    missing, others = set(NEEDED) - set(state), set(state) - set(known)
-    allowed = f"hold {', '.join(NEEDED)}, and no fields but those of a rule"
+    missing, others = set(known) - set(state), set(state) - set(known)
     got = f"a state without {sorted(missing)}, with {sorted(others)} besides"
     cure = "Fit again, or use the version of evalign that wrote it."
-    require(not missing and not others, OWNER, "state", allowed, got, cure)
+    require(not missing and not others, OWNER, "state", "hold the fields of a rule", got, cure)
     for name, values in (("decision", get_args(Decision)), ("task", (*get_args(Task), None))):
-        require(state.get(name) in values, OWNER, name, f"be one of {values}", state.get(name))
-    for name in ("named", "beyond"):
-        require(state.get(name, False) in (True, False), OWNER, name, "be a bool", state.get(name))
+        require(state[name] in values, OWNER, name, f"be one of {values}", state[name])
     factor, gain = numbers(state["factor"]), numbers(state["gain"])
-    positive = factor.ndim == 0 and 0 < factor < LARGEST_NUMBER
+    positive = factor.ndim == 0 and 0 < factor < math.inf
     require(bool(positive), OWNER, "factor", "be a positive number", repr(state["factor"]))
     size = len(gain) if gain.ndim else 0
-    shape = (size, 2, 2) if state.get("task") == "multilabel" else (size, size)
-    ok = size > 0 and gain.shape == shape and bool((gain.abs() < LARGEST_NUMBER).all())
-    allowed = f"be numbers (C, C), or (L, 2, 2) if multilabel, below {LARGEST_NUMBER:g}"
+    shape = (size, 2, 2) if state["task"] == "multilabel" else (size, size)
+    ok = size > 0 and gain.shape == shape and bool(gain.isfinite().all())
+    allowed = "be finite numbers (C, C), or (L, 2, 2) if multilabel"
     require(ok, OWNER, "gain", allowed, tuple(gain.shape))
     found: dict[str, Any] = {"gain": gain, "factor": factor.item()}
     for name in ("offsets", "class_prior"):
-        if state.get(name) is not None:
+        if state[name] is not None:
             found[name] = class_vector(OWNER, name, state[name], size)
-            small = bool((found[name].abs() < LARGEST_NUMBER).all())
-            require(small, OWNER, name, f"be below {LARGEST_NUMBER:g}", state[name])
-    names = state.get("classes")
-    found["classes"] = None if names is None else class_names(OWNER, names, size)
-    unnamed = state.get("named", False) and names is None
-    require(not unnamed, OWNER, "classes", "be given to a rule that returns names", None)
+    if state["named"] or state["classes"] is not None:
+        found["classes"] = class_names(OWNER, state["classes"], size)
     return state | found
 
 

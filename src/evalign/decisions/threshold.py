@@ -37,11 +37,16 @@ def all_cuts(margin: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Te
 def best_threshold(margin: Tensor, target: Tensor, weight: Tensor, objective: Objective) -> Tensor:
     """The best threshold on the log-odds for rows with weights (N,): exact, over all cuts."""
     middle, _, confusions = all_cuts(margin, target, weight)
+    return middle[best_cut(middle, scores_of_cuts(confusions, objective))]
+
+
+def scores_of_cuts(confusions: Tensor, objective: Objective) -> Tensor:
+    """The scores of the confusions of all cuts, of which one at least meets the constraints."""
     scores = objective.scores(confusions)
     objective.check_met(
         confusions[scores.argmax()], lambda side: confusions[side.scores(confusions).argmax()]
     )
-    return middle[best_cut(middle, scores)]
+    return scores
 
 
 def best_cut(middle: Tensor, scores: Tensor) -> Tensor:

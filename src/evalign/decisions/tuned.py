@@ -1,4 +1,4 @@
-"""Find the gain matrix with labels, without overfitting few of them.
+"""Find the gain matrix of exclusive classes, by labels or by probabilities alone.
 
 A search over few labels alone overfits: one lucky row moves the threshold. So the model's
 probabilities, calibrated with the labels by a few numbers, count as much as `EVIDENCE` further rows
@@ -75,7 +75,7 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
     """Find the best rule with labels; argmax if there are too few."""
     logits, target, weight, argmax, groups = rows
     two, y = logits.shape[1] == 2, target.argmax(1)
-    own, counts = Calibrated(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
+    own, counts = as_given(logits), y.bincount()
     # Labels of one class say nothing about the others, and a threshold next to the only row of a
     # class would be luck.
     if not objective.constraints and (counts >= (2 if two else 1)).sum() < 2:
@@ -90,8 +90,7 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
         if not alone:
             mass = weight @ target
             trust = mass / (mass + EVIDENCE)
-            believed = calibrated.believed(logits, target, weight)
-            believed = trust * target + (1 - trust) * believed
+            believed = trust * target + (1 - trust) * calibrated.believed
             # One row does not show how well its class can be recognised. The row counts as
             # recognised, so that the rule predicts the class about where argmax does.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
@@ -115,22 +114,38 @@ def tuned(rows: LogitRows, objective: Objective) -> Fitted:
     return Fitted(gain, "labels", score, None, calibrated.factor, calibrated.offsets)
 
 
+def expected(
+    logits: Tensor,
+    weight: Tensor,
+    objective: Objective,
+    groups: Tensor | None = None,
+    target: Tensor | None = None,
+) -> Fitted:
+    """Find the best rule for calibrated probabilities; targets (N, C), if any, calibrate them."""
+    seen = as_given(logits) if target is None else calibrate(logits, target, weight)
+    believed = objective.by_group(seen.believed, groups)
+    gain = search(seen.factor * logits + seen.offsets, believed, weight, objective)
+    return Fitted(gain, "expected", factor=seen.factor, offsets=seen.offsets)
+
+
 def enough(counts: Tensor) -> bool:
     """Whether only labels count, given the number of rows of each class."""
     return bool(counts[counts > 0].min() >= ENOUGH)
 
 
 class Calibrated(NamedTuple):
-    """Probabilities η (N, C), calibrated with labels: softmax(factor·logits + offsets)."""
+    """Probabilities η (N, C) = softmax(factor·logits + offsets), and with 0 as `believed`."""
 
     eta: Tensor
+    believed: Tensor
     factor: float
     offsets: Tensor
 
-    def believed(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """η with 0 for a class without rows, where calibration may have raised the floor."""
-        known = without_floor(logits.softmax(1)).any(0) | (weight @ target > 0)
-        return self.eta * known
+
+def as_given(logits: Tensor) -> Calibrated:
+    """The probabilities of logits (N, C), as they are."""
+    eta = logits.softmax(1)
+    return Calibrated(eta, without_floor(eta), 1.0, torch.zeros_like(logits[0]))
 
 
 def calibrate(logits: Tensor, target: Tensor, weight: Tensor) -> Calibrated:
@@ -138,7 +153,10 @@ def calibrate(logits: Tensor, target: Tensor, weight: Tensor) -> Calibrated:
     a, b = calibration.factor_and_offsets(logits, target, weight)
     # The last digits depend on the order of the rows, and would break ties between classes.
     a, b = ((x / CALIBRATION_DIGITS).round() * CALIBRATION_DIGITS for x in (a, b))
-    return Calibrated((a * logits + b).softmax(1), a.item(), b)
+    eta = (a * logits + b).softmax(1)
+    # 0 for a class that no row has, where calibration may have raised the floor.
+    known = without_floor(logits.softmax(1)).any(0) | (weight @ target > 0)
+    return Calibrated(eta, eta * known, a.item(), b)
 
 
 def folds(y: Tensor) -> Tensor:

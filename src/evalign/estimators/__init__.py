@@ -6,7 +6,7 @@ Inputs become out-of-fold scores, these become a rule, and both are kept and sav
 
 - `decision_cv`: the spine around one classifier.
 - `ensemble`: around several. `candidates` builds them, `trials` trains them in time, `blend`
-  mixes them, `judge` scores all of them. `compare` repeats this.
+  mixes them, `judge` scores all of them.
 - `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`,
   `arguments`, `progress`) to `module`.
 
@@ -14,9 +14,8 @@ May import `training`, `tables` and what is below them.
 """
 
 from evalign.estimators.classifier import AlignedClassifier
-from evalign.estimators.compare import compare
 from evalign.estimators.decision_cv import AlignedDecisionCV
 from evalign.estimators.ensemble import AlignedEnsemble
 from evalign.tables.features import FrameEncoder
 
-__all__ = ["AlignedClassifier", "AlignedDecisionCV", "AlignedEnsemble", "FrameEncoder", "compare"]
+__all__ = ["AlignedClassifier", "AlignedDecisionCV", "AlignedEnsemble", "FrameEncoder"]

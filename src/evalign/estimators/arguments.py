@@ -8,7 +8,6 @@ import numpy as np
 from torch import nn
 
 from evalign.core.checks import require
-from evalign.estimators.network import NAMES
 from evalign.estimators.rows import OWNER
 from evalign.training.recipes import RECIPES
 
@@ -19,9 +18,6 @@ NUMBERS = {
     "epochs": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
     "batch_size": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
     "learning_rate": (Real, TINY, math.inf, "be positive, or None"),
-    "weight_decay": (Real, 0, math.inf, "be at least 0, or None"),
-    "dropout": (Real, 0, 1, "lie in [0, 1), or be None"),
-    "ema_decay": (Real, TINY, 1, "lie between 0 and 1, or be None"),
     "patience": (Integral, 1, math.inf, "be a whole number, at least 1, or None"),
 }
 
@@ -41,10 +37,8 @@ def check_arguments(arguments: dict[str, Any]) -> None:
     known = ", ".join(f'"{each}"' for each in RECIPES)
     check("recipe", recipe is None or recipe in RECIPES, f"be one of {known}")
     factory = callable(network) and not isinstance(network, nn.Module)
-    names = ", ".join(f'"{name}"' for name in NAMES)
-    allowed = f"be {names} or a function (n_features, n_classes) -> Module"
-    cure = "Give a function that builds the module: every fit starts with a new one."
-    text = isinstance(network, str)
-    check("network", factory or (text and network in NAMES), allowed, "" if text else cure)
+    allowed = 'be "auto" or a function (n_features, n_classes) -> Module'
+    cure = "" if isinstance(network, str) else "Every fit starts with a new one."
+    check("network", factory or network == "auto", allowed, cure)
     called = arguments["on_epoch"] is None or callable(arguments["on_epoch"])
     check("on_epoch", called, "be None or a function of a record")

@@ -9,14 +9,13 @@ folds may hold few rows of a class.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import DecisionRule, fit_decision
-from evalign.estimators.evidence import WAYS, RuleSettings
-from evalign.estimators.judge import Labels
+from evalign.estimators.evidence import WAYS, Labels, RuleSettings
 from evalign.estimators.out_of_fold import OutOfFoldScores
 
 # The weights of a blend: prior rows of each candidate, the least probability that counts, steps at
@@ -28,13 +27,17 @@ class Trial(NamedTuple):
     """A candidate that was cross-validated.
 
     Args:
-        oof: its out-of-fold probabilities.
+        models: those of the folds.
+        oof: their out-of-fold probabilities.
         labels: of each fold, by a rule fitted to the others and by argmax.
+        rule: that of all of these rows.
         seconds: of its training.
     """
 
+    models: list[Any]
     oof: OutOfFoldScores
     labels: Labels
+    rule: DecisionRule
     seconds: float
 
 

@@ -17,10 +17,10 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.arguments import check_arguments
 from evalign.estimators.fitting import train
 from evalign.estimators.module import RowsToLabels
-from evalign.estimators.network import BLOCK, blockwise, chosen, find_device, saved_network
+from evalign.estimators.network import BLOCK, blockwise, find_device, saved_network
 from evalign.estimators.out_of_fold import OutOfFoldScores
-from evalign.estimators.rows import OWNER, dense, network_input, read_rows, read_validation
-from evalign.estimators.scaling import QuantileNormal, Standardizer
+from evalign.estimators.rows import OWNER, dense, read_rows, read_validation
+from evalign.estimators.scaling import QuantileNormal
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.tables.features import Features, read
 from evalign.training import History
@@ -40,23 +40,19 @@ class AlignedClassifier(Aligned):
         recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
             "cross_entropy" or "east" (the paper's method). None is "aligned", or "cross_entropy"
             with a constraint.
-        network: "auto" for many networks in one (TabM) on normal quantiles of the columns, "mlp"
-            for 512-256-128 or "linear" on standardised columns, or a function
-            (n_features, n_classes) -> Module whose logits have shape (n, n_classes), likewise.
+        network: "auto" for many networks in one (TabM), or a function (n_features, n_classes) ->
+            Module whose logits have shape (n, n_classes). Either sees normal quantiles of the
+            columns.
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
         constraint: such as "recall >= 0.9", see `fit_decision`. The decision rule of the best epoch
             meets it; it is an error if no rule does.
         confidence: probability that the constraint holds on new data, such as 0.95, see
             `fit_decision`.
         validation_fraction: the share of held-out rows, stratified by class.
-        epochs: passes over the data, at most. None, here and in the next four, is the network's
-            default.
+        epochs: passes over the data, at most. None, here and in the next two, is the default
+            for the number of rows.
         batch_size: rows per step, at most.
         learning_rate: AdamW's peak, which falls to 0 along a cosine.
-        weight_decay: AdamW's.
-        dropout: of a named network.
-        ema_decay: decay of a moving average of the weights over the steps, which is validated and
-            kept; None for the weights themselves.
         patience: epochs without a new best before training stops; None never stops early.
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: seed of the split and of training.
@@ -83,7 +79,7 @@ class AlignedClassifier(Aligned):
     network_: nn.Module
     history_: History
     features_: Features
-    _scaler: Standardizer | QuantileNormal
+    _scaler: QuantileNormal
     _seed: int
     _kind: Any  # the argument `network` of the fit
 
@@ -101,9 +97,6 @@ class AlignedClassifier(Aligned):
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        dropout: float | None = None,
-        ema_decay: float | None = 0.995,
         patience: int | None = 15,
         device: str = "auto",
         random_state: Any = None,
@@ -121,9 +114,6 @@ class AlignedClassifier(Aligned):
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.ema_decay = ema_decay
         self.patience = patience
         self.device = device
         self.random_state = random_state
@@ -241,7 +231,7 @@ class AlignedClassifier(Aligned):
         rows = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
         device = next(self.network_.parameters()).device
         blocks = (dense(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK))
-        inputs = (network_input(block, self._scaler) for block in blocks)
+        inputs = (self._scaler(block).float() for block in blocks)
         logits = torch.cat([blockwise(self.network_, block, device) for block in inputs])
         finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."
         require(finite, OWNER, "network", "give finite logits", "others", cure)
@@ -270,7 +260,6 @@ class AlignedClassifier(Aligned):
             scaler,
             features.width,
             len(self.classes_),
-            dropout=chosen(self.get_params(deep=False)).dropout,
             seed=seed,
             multilabel=self._targets.multilabel,
         )

@@ -65,17 +65,14 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
             two, the positive one is the last.
         classes_: the labels, sorted; if multilabel, the numbers of the columns.
-        cv_results_: what the rule gains. `rule_scores`,
-            `argmax_scores` and `expected_scores` are the metric (negated if a cost) on each fold:
-            of the rule fitted to the other folds, of argmax, and of decision "expected" fitted to
-            the other folds. For a single split, or more than ten, these are five folds of the
-            held-out rows instead. `mean_rule_score`, `std_rule_score` and so on
-            summarise them. `gain` is the mean difference of the first two, from `gain_low` to
-            `gain_high` with 95% confidence, and `gain_p` its p-value (Nadeau and Bengio's).
-            For two classes, `threshold` is the rule's and `fold_thresholds` are those without each
-            fold, on the scale of its scores. With a constraint, `fold_slacks` says for each of its
-            parts how far the rule of the other folds is on the allowed side of the bound on each
-            fold.
+        cv_results_: what the rule gains. `rule_scores` and `argmax_scores` are the metric (negated
+            if a cost) on each fold, of the rule fitted to the other folds and of argmax, and
+            `mean_rule_score` and `mean_argmax_score` their means. For a single split, or more than
+            ten, these are five folds of the held-out rows instead. `gain` is the mean difference,
+            from `gain_low` to `gain_high` with 95% confidence (Nadeau and Bengio's). For two
+            classes, `threshold` is the rule's, on the scale of its scores. With a constraint,
+            `held_out_slacks` says for each of its parts how far the rules of the other folds are on
+            the allowed side of the bound, on all held-out rows.
         n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
 
     Examples:

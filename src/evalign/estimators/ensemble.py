@@ -16,66 +16,42 @@ from evalign.core.checks import require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
-from evalign.estimators.blend import Blend, blend, calibrated
+from evalign.estimators.blend import Trial, blend, calibrated
 from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
-from evalign.estimators.judge import Labels
+from evalign.estimators.judge import Judge
 from evalign.estimators.out_of_fold import check_folds
 from evalign.estimators.progress import narrated
 from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned, register, restored
 from evalign.estimators.targets import Targets, warn_of_lost
-from evalign.estimators.trials import Trials, folds, mean_probabilities, run_trials, threads
+from evalign.estimators.trials import folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
 from evalign.tables.labels import label_array
 from evalign.training import TrainingWarning
 from evalign.training.recipes import chosen_recipe
 
-FLOAT32_MAX = float(np.finfo(np.float32).max)  # scikit-learn's trees refuse larger numbers
-
-
-def as_numbers(matrix: Any) -> np.ndarray:
-    """The matrix as trees take it: dense, and within the range of float32."""
-    array = matrix.toarray() if sparse.issparse(matrix) else matrix
-    within = array.max() <= FLOAT32_MAX and array.min() >= -FLOAT32_MAX
-    return array if within else array.clip(-FLOAT32_MAX, FLOAT32_MAX)
-
 
 class Tried(NamedTuple):
-    """Candidates that were tried on one set of folds, and their blend."""
+    """What `AlignedEnsemble` learnt of a table before it blends.
+
+    Args:
+        targets: the labels.
+        features: the columns.
+        judge: of the held-out rows.
+        trials: of the candidates, by name.
+        left_out: why others were left out.
+    """
 
     targets: Targets
     features: Features
-    trials: Trials
-    blend: Blend
+    judge: Judge
+    trials: dict[str, Trial]
+    left_out: dict[str, str]
 
 
-def results(runs: Sequence[Tried]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """`cv_results_` and `gain_` of the same rows, of the mean scores of all runs.
-
-    A candidate that was left out of one run is left out.
-    """
-    each, judge = [run.trials.tried for run in runs], runs[0].trials.judge
-    first = judge.rows.row
-    same = all(np.array_equal(run.trials.judge.rows.row, first) for run in runs)
-    cure = "Give a number of folds as cv."
-    require(same, "compare", "ensemble", "hold out the same rows with every seed", "others", cure)
-    names = [name for name in each[0] if all(name in tried for tried in each)]
-    require(bool(names), "compare", "ensemble", "have a candidate that no run leaves out", "none")
-
-    def repeated(labels: list[Labels]) -> Labels:
-        return {way: np.stack([one[way] for one in labels]) for way in labels[0]}
-
-    labels = {name: repeated([tried[name].labels for tried in each]) for name in names}
-    own = repeated([run.blend.labels for run in runs])
-    weights = [[run.blend.weights.get(name, 0.0) for name in names] for run in runs]
-    seconds = [[tried[name].seconds for name in names] for tried in each]
-    table: dict[str, list[Any]] = {
-        "candidate": [*names, BLEND],
-        "weight": [*np.mean(weights, 0).tolist(), 1.0],
-        "seconds": [*np.mean(seconds, 0).tolist(), np.nan],
-        **judge.table(labels, own),
-    }
-    return table, judge.gain(labels, own["rule"])
+def as_numbers(matrix: Any) -> np.ndarray:
+    """The matrix as trees take it, dense."""
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 class AlignedEnsemble(Aligned):
@@ -213,12 +189,21 @@ class AlignedEnsemble(Aligned):
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
         """
         tried = self._try(X, y, sample_weight, groups, constraint_groups)
-        targets, features, trials, found = tried
-        self._targets, self.features_, self.models_ = targets, features, trials.models
-        self.weights_, self.rule_, self.rules_ = found.weights, found.rule, trials.rules
+        targets, self.features_, judge, trials, self.left_out_ = tried
+        with threads(None, len(judge.rows.y)):
+            found = blend(trials, self._settings(targets))
+        self._targets, self.weights_, self.rule_ = targets, found.weights, found.rule
         self.calibrations_ = found.calibrations
-        self.cv_results_, self.gain_ = results([tried])
-        self.left_out_ = trials.left_out
+        self.models_ = {name: one.models for name, one in trials.items()}
+        self.rules_ = {name: one.rule for name, one in trials.items()}
+        labels = {name: one.labels for name, one in trials.items()}
+        self.cv_results_ = {
+            "candidate": [*trials, BLEND],
+            "weight": [*(found.weights.get(name, 0.0) for name in trials), 1.0],
+            "seconds": [*(one.seconds for one in trials.values()), np.nan],
+            **judge.table(labels, found.labels),
+        }
+        self.gain_ = judge.gain(labels, found.labels["rule"])
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -248,7 +233,7 @@ class AlignedEnsemble(Aligned):
         groups: Any = None,
         constraint_groups: Any = None,
     ) -> Tried:
-        """Train the candidates, and blend them."""
+        """Train the candidates on the folds, and fit the rule of each."""
         start = time.monotonic()
         check_folds(OWNER, self.cv, None)
         limit = self.time_limit
@@ -273,7 +258,7 @@ class AlignedEnsemble(Aligned):
         recipe = chosen_recipe(None, self.constraint)
         candidates = build(self.candidates, self.metric, recipe, most, seed)
         with narrated(self.verbose) as tell:
-            trials = run_trials(
+            tried = run_trials(
                 candidates,
                 rows,
                 parts,
@@ -284,10 +269,10 @@ class AlignedEnsemble(Aligned):
                 seed=seed,
                 tell=tell,
             )
-        if doubt := settings.doubt(trials.judge.rows):
+        judge, trials, left_out = tried
+        if doubt := settings.doubt(judge.rows):
             warn(doubt, TrainingWarning)
-        with threads(None, len(rows.y)):
-            return Tried(targets, features, trials, blend(trials.tried, settings))
+        return Tried(targets, features, judge, trials, left_out)
 
     def _scores(self, X: Any) -> dict[str, np.ndarray]:
         matrix = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)

@@ -2,15 +2,15 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Infeasible, parse, undefined_without_rows
+from evalign.core.constraints import Infeasible, parse
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
@@ -21,6 +21,7 @@ from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
 # Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.
 MIN_TUNING_ROWS = 10
 WAYS: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
+Labels = dict[str, np.ndarray]  # by these ways: (N,) or (N, L); −1 where there is no rule
 
 
 @dataclass(frozen=True)
@@ -120,48 +121,23 @@ def score_of(
     return value if metric.greater_is_better else -value
 
 
-class CrossFitted(NamedTuple):
-    """Decisions that were fitted to all folds but one and applied to that one, in turn.
-
-    Args:
-        scores: (folds,), greater is better, by the decision's name; NaN where the metric is
-            undefined or no rule meets the constraint on the other folds.
-        labels: (N,) or (N, L), by the decision's name; −1 where there is no rule.
-        rules: the rule of the first decision for each fold.
-    """
-
-    scores: dict[str, np.ndarray]
-    labels: dict[str, np.ndarray]
-    rules: list[DecisionRule | None]
-
-
-def cross_fit(
-    oof: OutOfFoldScores, settings: RuleSettings, decisions: dict[str, Decision | None] = WAYS
-) -> CrossFitted:
-    """Fit rules to the other folds and score them, fold by fold; None is the settings' decision."""
-    metric, number = resolve(settings.metric, owner=OWNER), len(settings.classes)
-    folds = np.unique(oof.fold)
-    scores = {name: np.full(len(folds), np.nan) for name in decisions}
-    labels = {name: np.full_like(oof.y, -1) for name in decisions}
-    rules: list[DecisionRule | None] = []
-    for place, fold in enumerate(folds):
-        test = np.asarray(oof.fold == fold)
-        held_out = oof.take(test)
-        for name, decision in decisions.items():
-            found = settings.rule_without(oof, fold, decision)
-            if name == "rule":
-                rules.append(found)
-            if found is not None:
-                given = labels[name][test] = found(**held_out.argument)
-                scores[name][place] = score_of(metric, given, held_out.y, held_out.weight, number)
-    return CrossFitted(scores, labels, rules)
+def cross_fit(oof: OutOfFoldScores, settings: RuleSettings) -> Labels:
+    """The labels of each fold by a rule fitted to the other folds, and by argmax."""
+    labels = {way: np.full_like(oof.y, -1) for way in WAYS}
+    for fold in np.unique(oof.fold):
+        own = np.asarray(oof.fold == fold)
+        for way, decision in WAYS.items():
+            rule = settings.rule_without(oof, fold, decision)
+            if rule is not None:
+                labels[way][own] = rule(**oof.take(own).argument)
+    return labels
 
 
 def mean_difference(scores: np.ndarray, metric: Metric) -> Estimate:
     """The mean over folds of differences of a metric, with its interval; NaN for fewer than two."""
     values = scores[np.isfinite(scores)]
     if len(values) < 2:
-        return Estimate(_of_finite(np.mean, values), np.nan, np.nan, np.nan)
+        return Estimate(_mean(values), np.nan, np.nan, np.nan)
     low, high = metric.bounds
     return estimate(values.tolist(), len(scores), (low - high, high - low))
 
@@ -172,63 +148,55 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
     See `AlignedDecisionCV.cv_results_` for the names.
     """
     metric, number = resolve(settings.metric, owner=OWNER), len(settings.classes)
-    decisions = dict(WAYS)
-    if settings.decision == "tuned":
-        decisions["expected"] = "expected"
-    folds, rule = np.unique(oof.fold), settings.rule(oof)
-    scores, labels, rules = cross_fit(oof, settings, decisions)
+    labels, rule = cross_fit(oof, settings), settings.rule(oof)
     result: dict[str, Any] = {}
-    for name, values in scores.items():
-        result[f"{name}_scores"] = values
-        result[f"mean_{name}_score"] = _of_finite(np.mean, values)
-        result[f"std_{name}_score"] = _of_finite(np.std, values)
+    for way, given in labels.items():
+        scores = result[f"{way}_scores"] = np.array(
+            [_score(metric, given, oof, oof.fold == fold, number) for fold in np.unique(oof.fold)]
+        )
+        result[f"mean_{way}_score"] = _mean(scores)
+    gain = mean_difference(result["rule_scores"] - result["argmax_scores"], metric)
+    result |= dict(zip(("gain", "gain_low", "gain_high"), gain, strict=False))
     if settings.constraint is not None:
-        result["fold_slacks"] = _slacks(oof, settings, labels["rule"], folds)
-    gain = mean_difference(scores["rule"] - scores["argmax"], metric)
-    result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
+        result["held_out_slacks"] = _slacks(oof, settings, labels["rule"])
     if number == 2 and not oof.multilabel:
-        own = [np.nan if found is None else threshold(found, oof) for found in rules]
-        result |= {"threshold": threshold(rule, oof), "fold_thresholds": np.array(own)}
+        of_log_odds = oof.method == "decision_function"
+        result["threshold"] = rule.log_odds.item() if of_log_odds else rule.threshold
     return rule, result
 
 
-def _slacks(
-    oof: OutOfFoldScores, settings: RuleSettings, labels: np.ndarray, folds: np.ndarray
-) -> dict[str, np.ndarray]:
-    """How far each constraint is from its bound on each fold, by the rule of the other folds.
+def _score(
+    metric: Metric, labels: np.ndarray, oof: OutOfFoldScores, rows: np.ndarray, classes: int
+) -> float:
+    """The score of some rows; NaN if they have no labels."""
+    part, given = oof.take(rows), labels[rows]
+    return np.nan if (given < 0).any() else score_of(metric, given, part.y, part.weight, classes)
 
-    NaN where there is no rule, no row that the constraint is about, or a single group.
+
+def _slacks(oof: OutOfFoldScores, settings: RuleSettings, labels: np.ndarray) -> dict[str, float]:
+    """How far each bound is met on the rows that have a label, by rules of the other folds.
+
+    NaN for a gap of a single group.
     """
-    constraints = parse(settings.constraint or "", settings.classes, owner=OWNER)
-    result = {each.text: np.full(len(folds), np.nan) for each in constraints}
 
     def of(rows: np.ndarray) -> Confusion:
         part = oof.take(rows)
         return _confusion(labels[rows], part.y, part.weight, len(settings.classes), True)
 
-    for place, fold in enumerate(folds):
-        own = np.asarray(oof.fold == fold)
-        if (labels[own] < 0).any():
-            continue
-        parts = None
-        if oof.groups is not None:
-            parts = [of(own & (oof.groups == group)) for group in np.unique(oof.groups[own])]
-        for each in constraints:
-            strict = replace(each, metric=undefined_without_rows(each.metric))
-            counted = [part for part in parts or () if each.metric(part).isfinite()]
-            if not each.gap or len(counted) > 1:
-                result[each.text][place] = strict.slack(of(own), parts).item()
-    return result
+    known = labels.reshape(len(labels), -1).min(1) >= 0
+    groups = np.zeros(len(labels)) if oof.groups is None else oof.groups
+    parts = [of(known & (groups == group)) for group in np.unique(groups[known])]
+    whole, slacks = of(known), {}
+    for each in parse(settings.constraint or "", settings.classes, owner=OWNER):
+        alone = each.gap and len(parts) < 2
+        slacks[each.text] = np.nan if alone else each.slack(whole, parts).item()
+    return slacks
 
 
-def threshold(rule: DecisionRule, oof: OutOfFoldScores) -> float:
-    """The score of the second class above which it is predicted."""
-    return rule.log_odds.item() if oof.method == "decision_function" else rule.threshold
-
-
-def _of_finite(function: Any, values: np.ndarray) -> float:
+def _mean(values: np.ndarray) -> float:
+    """The mean of the finite values; NaN if there are none."""
     values = values[np.isfinite(values)]
-    return float(function(values)) if len(values) else float("nan")
+    return float(values.mean()) if len(values) else np.nan
 
 
 def _confusion(

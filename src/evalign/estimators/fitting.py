@@ -18,18 +18,20 @@ from evalign.estimators.network import (
 )
 from evalign.estimators.progress import epoch_line, narrated
 from evalign.estimators.rows import LabelledRows, dense
-from evalign.estimators.scaling import QuantileNormal, Standardizer
+from evalign.estimators.scaling import QuantileNormal
 from evalign.tables.features import Features
 from evalign.training import History, Settings, fit
 from evalign.training.averaging import offsets_of
 from evalign.training.recipes import chosen_recipe, ingredients
+
+WEIGHT_DECAY, EMA_DECAY = 3e-4, 0.995  # the weights of a network are their moving average
 
 
 class TrainedNetwork(NamedTuple):
     """A trained network, the scaling before it, and what it gives for the validation rows."""
 
     network: nn.Module
-    scaler: Standardizer | QuantileNormal
+    scaler: QuantileNormal
     history: History
     logits: Tensor
     offsets: Tensor | None
@@ -54,31 +56,21 @@ def train(
     equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
     unit = None if equal else training.weight.mean()
     device, multilabel = find_device(arguments["device"]), training.y.ndim == 2
-    X, kind = dense(training.X), arguments["network"]
-    auto = kind == "auto"
-    scaler = QuantileNormal(X, features.width - features.numbers) if auto else Standardizer(X)
-    network = build(
-        kind,
-        scaler,
-        classes,
-        size=size_of_members(device),
-        dropout=chosen(arguments).dropout,
-        seed=seed,
-        multilabel=multilabel,
-    )
-    network.to(device).eval()
+    scaler = QuantileNormal(dense(training.X), features.width - features.numbers)
+    how = {"size": size_of_members(device), "seed": seed, "multilabel": multilabel}
+    network = build(arguments["network"], scaler, classes, **how).to(device).eval()
     rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
     check_logits(network, held_out[0], classes)
     name = chosen_recipe(arguments["recipe"], arguments["constraint"])
     task = "multilabel" if multilabel else "multiclass"
     loss, annealing = ingredients(name, metric, task, arguments["patience"])
-    how = chosen(arguments, len(rows[0]), device)
+    steps = chosen(arguments, len(rows[0]), device)
     several = isinstance(network, Members)
     with narrated(arguments["verbose"]) as tell:
 
         def on_epoch(record: dict[str, Any]) -> None:
-            left = record["seconds"] * (how.epochs - record["epoch"])
-            tell(epoch_line(name, metric.name, how.epochs, record), passing=True, left=left)
+            left = record["seconds"] * (steps.epochs - record["epoch"])
+            tell(epoch_line(name, metric.name, steps.epochs, record), passing=True, left=left)
             if arguments["on_epoch"] is not None:
                 arguments["on_epoch"](record)
 
@@ -89,11 +81,9 @@ def train(
             validation=held_out,
             metric=metric,
             settings=Settings(
-                epochs=how.epochs,
-                batch_size=how.batch_size,
-                learning_rate=how.learning_rate,
-                weight_decay=how.weight_decay,
-                ema_decay=arguments["ema_decay"],
+                **steps._asdict(),
+                weight_decay=WEIGHT_DECAY,
+                ema_decay=EMA_DECAY,
                 patience=None if annealing else arguments["patience"],
                 seed=seed,
             ),

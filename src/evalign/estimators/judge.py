@@ -3,7 +3,7 @@
 Every candidate is scored by argmax and with a rule, on the same rows. Resampled rows say how far
 other rows could move a score. They do not say how another training would come out, and the models
 of several folds share training rows. So the variance is multiplied as by Nadeau and Bengio, who for
-the mean of J folds replace 1/J by 1/(J·repetitions) + (held-out rows of a fold)/(training rows).
+the mean of J folds replace 1/J by 1/J + (held-out rows of a fold)/(training rows).
 """
 
 from typing import Any, NamedTuple
@@ -12,17 +12,14 @@ import numpy as np
 
 from evalign.core.metrics import Metric
 from evalign.core.resampling import MIN_FOR_INTERVAL, bootstrap, interval
-from evalign.estimators.evidence import score_of
+from evalign.estimators.evidence import Labels, score_of
 from evalign.estimators.out_of_fold import OutOfFoldScores
 
 ENDS = ("", "_low", "_high")  # a value and its interval
-Labels = dict[str, np.ndarray]  # by a "rule" and by "argmax"; −1 where there is no rule
 
 
 class Judge(NamedTuple):
     """Scores labels of the held-out rows.
-
-    Labels are (N,), or (repetitions, N) for the mean score of repeated folds.
 
     Args:
         metric: the metric.
@@ -42,42 +39,38 @@ class Judge(NamedTuple):
     trained: int
     constrained: bool = False
 
-    def score(self, labels: np.ndarray, some: np.ndarray | None = None) -> float:
+    def score(self, labels: np.ndarray) -> float:
         """The metric, negated if a cost, of the rows that have a label; NaN if none has."""
-        each = np.atleast_2d(labels)
-        counted = (each >= 0).all(0) & (True if some is None else some)
-        if not counted.any():
+        some = labels >= 0
+        if not some.any():
             return np.nan
-        y, weight = self.rows.y[counted], self.rows.weight
-        weight = None if weight is None else weight[counted]
-        scores = [score_of(self.metric, one[counted], y, weight, self.classes) for one in each]
-        return float(np.mean(scores))
+        rows = self.rows.take(some)
+        return score_of(self.metric, labels[some], rows.y, rows.weight, self.classes)
 
     def compare(self, *labels: np.ndarray) -> list[tuple[float, float, float]]:
         """The score of each with its 95% interval, then the first minus each other.
 
         Only rows that have a label from all of them count.
         """
-        each = np.stack([np.atleast_2d(one) for one in labels])
-        counted = np.asarray((each >= 0).all((0, 1)))
-        if not counted.any():
+        some = np.min(labels, 0) >= 0
+        if not some.any():
             return [(np.nan, np.nan, np.nan)] * (2 * len(labels) - 1)
-        part = self.rows.take(counted)
+        rows, given = self.rows.take(some), [one[some] for one in labels]
         drawn = bootstrap(
             self.metric,
-            part.y,
-            [one[counted] for method in each for one in method],
+            rows.y,
+            given,
             classes=self.classes,
-            weight=part.weight,
-            groups=None if self.groups is None else self.groups[counted],
+            weight=rows.weight,
+            groups=None if self.groups is None else self.groups[some],
             seed=self.seed,
         )
-        drawn = drawn.reshape(*each.shape[:2], -1).mean(1)
         drawn = drawn if self.metric.greater_is_better else -drawn
-        values = np.array([self.score(one, counted) for one in labels])
+        values = [score_of(self.metric, one, rows.y, rows.weight, self.classes) for one in given]
+        values = np.array(values)
         values = np.concatenate([values, values[0] - values[1:]])[:, None]
         drawn = np.concatenate([drawn, drawn[0] - drawn[1:]])
-        widening = np.sqrt(1 / each.shape[1] + len(self.rows.y) / self.trained)
+        widening = np.sqrt(1 + len(self.rows.y) / self.trained)
         least, most = sorted(x if self.metric.greater_is_better else -x for x in self.metric.bounds)
         ends = [[least, most]] * len(labels) + [[least - most, most - least]] * (len(labels) - 1)
         widened = (values + widening * (drawn - values)).clip(*np.array(ends).T[:, :, None])

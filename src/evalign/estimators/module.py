@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.estimators.rows import OWNER, network_input
+from evalign.estimators.rows import OWNER
 from evalign.tables.columns import NumberColumn
 
 
@@ -33,7 +33,7 @@ class RowsToLabels(nn.Module):
         X = X[:, self.used].double()
         gaps = X.isnan()
         rows = torch.cat([torch.where(gaps, self.fill, X), gaps[:, self.flagged].double()], 1)
-        labels, probabilities = self.rule(self.network(network_input(rows, self.scaler)))
+        labels, probabilities = self.rule(self.network(self.scaler(rows).float()))
         finite = rows.isfinite().all(1, keepdim=True)  # a graph cannot refuse a row
         labels = torch.where(finite if labels.ndim == 2 else finite.squeeze(1), labels, -1)
         return labels, torch.where(finite, probabilities, torch.nan)

@@ -190,22 +190,13 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
     """
     several = y.ndim == 2 or len(np.unique(y[rows])) > 1
     params = _check_method_params(X, params, indices=rows)
-    lacking = np.setdiff1d(y, y[rows]).tolist()
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     if not several:
         return DummyClassifier(strategy="prior").fit(X, y)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # fewer than in the table
-            model: Any = clone(estimator)
-            return model.fit(X, y, **params)
-    except Exception as error:
-        if lacking:
-            error.add_note(
-                f"The training rows of this fold lack the classes {lacking[:3]}. If that is why, "
-                "use fewer folds or other groups, or merge these classes with others."
-            )
-        raise
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # fewer than in the table
+        model: Any = clone(estimator)
+        return model.fit(X, y, **params)
 
 
 def scoring_method(estimator: Any) -> Method:
@@ -229,13 +220,8 @@ def class_scores(
     classes: np.ndarray,
     *,
     multilabel: bool = False,
-    owner: str = OWNER,
-    argument: str = "estimator",
 ) -> np.ndarray:
-    """Scores by a fitted classifier, with a column for each of the classes, in their order.
-
-    Errors call the classifier the `argument` of its `owner`.
-    """
+    """Scores by a fitted classifier, with a column for each of the classes, in their order."""
     known = estimator.classes_
     if not multilabel and len(known) == 1:  # some classifiers refuse to score a single class
         given = np.full((_num_samples(X), 1), float(method == "predict_proba"))
@@ -247,8 +233,8 @@ def class_scores(
     if values.ndim == 1:
         values = np.stack([np.zeros_like(values), values], 1)
     allowed = f"give a column for each of the {len(known)} classes it was fitted on"
-    got = f"{counted(values.shape[1], 'column')} of {method}"
-    require(values.shape[1] == len(known), owner, argument, allowed, got)
+    got, name = counted(values.shape[1], "column"), type(estimator).__name__
+    require(values.shape[1] == len(known), name, method, allowed, got)
     place = {label: column for column, label in enumerate(classes.tolist())}
     lowest = 0.0 if method == "predict_proba" else values.min(1, keepdims=True) - UNKNOWN
     columns = np.broadcast_to(lowest, (len(values), len(classes))).copy()

@@ -1,6 +1,5 @@
 """The rows of a table that an ensemble or a network learns from: read, weighted and split."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
+from evalign.estimators.scaling import QuantileNormal
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights
 from evalign.tables.features import Features, read
 from evalign.tables.values import TypedTable
@@ -20,8 +20,6 @@ from evalign.training import TrainingWarning, holdout_split
 from evalign.training.split import strata
 
 OWNER = "AlignedClassifier"
-Scaler = Callable[[Tensor], Tensor]
-OUTLIER = 1e6  # standard deviations; larger values would overflow float32
 
 
 class LabelledRows(NamedTuple):
@@ -51,11 +49,11 @@ class LabelledRows(NamedTuple):
         return LabelledRows(*kept)
 
     def tensors(
-        self, scaler: Scaler, device: torch.device, unit: float | None
+        self, scaler: QuantileNormal, device: torch.device, unit: float | None
     ) -> tuple[Tensor, ...]:
         """(X, y) on the device, and the weights in units of `unit` unless it is None."""
         y = torch.from_numpy(self.y)
-        parts = [network_input(dense(self.X), scaler), y if y.ndim == 1 else y.float()]
+        parts = [scaler(dense(self.X)).float(), y if y.ndim == 1 else y.float()]
         if unit is not None:
             parts.append(torch.from_numpy(self.weight / unit).float())
         return tuple(part.to(device) for part in parts)
@@ -142,11 +140,6 @@ def read_validation(
     weight = np.ones(len(codes)) if weight is None else weight
     rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups=groups)
     return rows.take(weight > 0)
-
-
-def network_input(X: Tensor, scaler: Scaler) -> Tensor:
-    """Scaled rows in float32, within OUTLIER standard deviations of the mean."""
-    return scaler(X).clamp(-OUTLIER, OUTLIER).float()
 
 
 def dense(X: Any) -> Tensor:

@@ -1,10 +1,10 @@
-"""Scale the inputs of a network: standardised columns, or normal quantiles.
+"""Scale the inputs of a network to normal quantiles.
 
-Normal quantiles keep only the ranks of a column, so its units and outliers do not matter.
+These keep only the ranks of a column, so its units and outliers do not matter.
 """
 
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -18,63 +18,7 @@ TAIL, FARTHEST = 32, -5.2  # further levels in each tail, up to this normal quan
 COLUMNS = 64  # at a time, so that the float64 copy of a large table stays small
 
 
-class Scaler:
-    """What is learnt of columns to scale them: attributes, of which tensors come first."""
-
-    learnt: ClassVar[tuple[str, ...]]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.learnt}
-
-    @classmethod
-    def from_state_dict(cls, state: dict[str, Any]) -> Self:
-        scaler = cls.__new__(cls)
-        vars(scaler).update({name: state[name] for name in cls.learnt})
-        tables = [state[name] for name in cls.learnt[:2]]
-        ok = all(type(t) is Tensor and t.dtype is F64 and t.isfinite().all() for t in tables)
-        ok = ok and tables[0].shape == tables[1].shape and state.get("n_flags", 0) >= 0
-        require(ok, cls.__name__, "state", f"hold finite {' and '.join(cls.learnt[:2])}", "others")
-        return scaler
-
-
-class Standardizer(Scaler):
-    """(x − mean) / standard deviation of the training rows; a constant column becomes 0.
-
-    Examples:
-        >>> scale = Standardizer(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
-        >>> scale(torch.tensor([[1.0, 5.0], [5.0, 6.0]]))
-        tensor([[-1.,  0.],
-                [ 3.,  1.]])
-    """
-
-    learnt = ("mean", "scale")
-
-    def __init__(self, X: Tensor) -> None:
-        moments = [_moments(block) for block in X.split(COLUMNS, dim=1)]
-        self.mean = torch.cat([mean for mean, _ in moments])
-        self.scale = torch.cat([scale for _, scale in moments])
-
-    @property
-    def n_features(self) -> int:
-        return len(self.mean)
-
-    def __call__(self, X: Tensor) -> Tensor:
-        mean, scale = self.mean.to(X.device), self.scale.to(X.device)
-        blocks = zip(*(t.split(COLUMNS, dim=-1) for t in (X, mean, scale)), strict=True)
-        return torch.cat([((x.double() - m) / s).to(X.dtype) for x, m, s in blocks], 1)
-
-
-def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
-    # In float32 a column far from zero loses its spread, and a constant one gets some by rounding.
-    # In units of its largest number no square leaves the range of float64.
-    constant = X.amax(0) == X.amin(0)
-    unit = torch.where(constant, 1.0, X.abs().amax(0).double())
-    variance, mean = torch.var_mean(X.double() / unit, 0, correction=0)
-    mean = torch.where(constant, X[0].double(), mean * unit)
-    return mean, torch.where(constant, 1.0, variance.sqrt() * unit)
-
-
-class QuantileNormal(Scaler):
+class QuantileNormal:
     """A monotone, piecewise-linear map of each column to the normal distribution.
 
     A column's quantiles at 257 levels go to the normal quantiles of these levels. Where several
@@ -92,8 +36,6 @@ class QuantileNormal(Scaler):
         tensor([0.0000, 2.5793])
     """
 
-    learnt = ("knots", "values", "n_flags")
-
     def __init__(self, X: Tensor, n_flags: int = 0) -> None:
         self.n_flags = n_flags
         numbers = X[:, : X.shape[1] - n_flags]
@@ -101,6 +43,22 @@ class QuantileNormal(Scaler):
         first, last = (torch.searchsorted(self.knots, self.knots, right=r) for r in (False, True))
         level = (levels()[first] + levels()[last - 1]) / 2
         self.values = torch.special.ndtri(level.clamp(0.5 / len(X), 1 - 0.5 / len(X)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was learnt of the columns."""
+        return vars(self)
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Self:
+        """The inverse of `state_dict`, for an untrusted state."""
+        scaler = cls.__new__(cls)
+        knots, values, n_flags = (state[name] for name in ("knots", "values", "n_flags"))
+        scaler.knots, scaler.values, scaler.n_flags = knots, values, n_flags
+        tables = knots, values
+        ok = all(type(t) is Tensor and t.dtype is F64 and t.isfinite().all() for t in tables)
+        ok = ok and knots.shape == values.shape and n_flags >= 0
+        require(ok, cls.__name__, "state", "hold finite knots and values", "others")
+        return scaler
 
     @property
     def n_features(self) -> int:
@@ -163,5 +121,4 @@ def _quantiles(X: Tensor) -> Tensor:
     return between.T.cummax(1).values.contiguous()
 
 
-register(Standardizer)
 register(QuantileNormal)

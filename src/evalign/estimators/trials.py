@@ -2,7 +2,7 @@
 
 import time
 from numbers import Integral
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -14,11 +14,10 @@ from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
-from evalign.decisions import DecisionRule
 from evalign.estimators.blend import Trial
 from evalign.estimators.candidates import OWNER, SECONDS
 from evalign.estimators.classifier import AlignedClassifier
-from evalign.estimators.evidence import RuleSettings, cross_fit
+from evalign.estimators.evidence import WAYS, RuleSettings, cross_fit
 from evalign.estimators.judge import Judge
 from evalign.estimators.out_of_fold import (
     OutOfFoldScores,
@@ -56,8 +55,7 @@ def require_time(deadline: float, seconds: float, why: str) -> None:
 
 def probabilities(name: str, model: Any, X: np.ndarray, classes: int) -> np.ndarray:
     """The probabilities (n, classes) of a candidate's model."""
-    how: dict[str, Any] = {"owner": OWNER, "argument": "candidates"}
-    values = class_scores(model, X, "predict_proba", np.arange(classes), **how)
+    values = class_scores(model, X, "predict_proba", np.arange(classes))
     ok = len(values) == len(X) and bool((values >= 0).all())
     ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
     allowed = "give each row probabilities, with a sum of 1"
@@ -69,24 +67,6 @@ def mean_probabilities(name: str, models: list[Any], X: np.ndarray, classes: int
     """The mean probabilities of a candidate's models."""
     with threads(models[0], len(X)):
         return np.mean([probabilities(name, model, X, classes) for model in models], 0)
-
-
-class Trials(NamedTuple):
-    """The results of the candidates, by name.
-
-    Args:
-        models: those of the folds.
-        tried: their out-of-fold scores and labels.
-        rules: the rule of each alone.
-        left_out: why a candidate was left out.
-        judge: scores labels of the held-out rows.
-    """
-
-    models: dict[str, list[Any]]
-    tried: dict[str, Trial]
-    rules: dict[str, DecisionRule]
-    left_out: dict[str, str]
-    judge: Judge
 
 
 def folds(cv: Any, rows: LabelledRows, given: int, seed: int) -> list[Split]:
@@ -120,21 +100,19 @@ def run_trials(
     n_jobs: int | None,
     seed: int,
     tell: Tell,
-) -> Trials:
+) -> tuple[Judge, dict[str, Trial], dict[str, str]]:
     """Train all candidates that the time allows, the first in any case, and fit their rules.
 
-    The seed is of the rule's folds, if there is a single held-out part, and of the resamples.
+    Beside their judge and the trials, by name, comes why others were left out. The seed is of the
+    rule's folds, if there is a single held-out part, and of the resamples.
     """
     ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
     require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
-    kept: dict[str, list[Any]] = {}
     tried: dict[str, Trial] = {}
-    rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
     classes, numbers = len(settings.classes), len(parts[0][0]) * rows.X.shape[1] * len(parts)
     weight = rows.weight if np.ptp(rows.weight) else None
-    groups = {"groups": rows.groups, "constraint_groups": rows.constraint_groups}
     guesses = {name: guess(name, len(parts), numbers) for name in candidates}
     told = Remaining(tell, sum(guesses.values()))
     for name, estimator in candidates.items():
@@ -150,8 +128,6 @@ def run_trials(
                     probabilities(name, model, rows.X[held], classes)
                     for model, (_, held) in zip(models, parts, strict=True)
                 ]
-            how = {**groups, "seed": seed}
-            oof = OutOfFoldScores.gathered(values, "predict_proba", rows.y, weight, parts, **how)
         except OutOfTime as error:
             left_out[name] = str(error)
             told(f"{name}: left out: {error}", done=guesses[name])
@@ -160,27 +136,36 @@ def run_trials(
             how = "It is given class codes, and the columns as numbers."
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
+        oof = OutOfFoldScores.gathered(
+            values,
+            "predict_proba",
+            rows.y,
+            weight,
+            parts,
+            groups=rows.groups,
+            constraint_groups=rows.constraint_groups,
+            seed=seed,
+        )
         together = None if rows.groups is None else rows.groups[oof.row]
         rest = len(parts[0][0]), settings.constraint is not None
         judge = judge or Judge(metric, oof, classes, together, seed, *rest)
         try:
             with threads(None, len(rows.y)):
-                found = cross_fit(oof, settings)
-                rules[name] = settings.rule(oof)
+                found = Trial(models, oof, cross_fit(oof, settings), settings.rule(oof), seconds)
         except Infeasible as error:
             failed = error  # another candidate may meet the constraint
             left_out[name] = str(error)
             told(f"{name}: left out, as it does not meet the constraint")
             continue
-        with_rule, argmax = (judge.score(given) for given in found.labels.values())
-        kept[name], tried[name] = models, Trial(oof, found.labels, seconds)
+        tried[name] = found
+        with_rule, argmax = (judge.score(found.labels[way]) for way in WAYS)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
         scores = f"{sign * with_rule:.4f} with its rule, {sign * argmax:.4f} by argmax"
         told(f"{name}: {metric.name} {scores}")
     if judge is None or not tried:
         assert failed is not None
         raise failed
-    return Trials(kept, tried, rules, left_out, judge)
+    return judge, tried, left_out
 
 
 def train(

@@ -19,8 +19,8 @@ from evalign.training.validation import hard_confusion, hard_labels, reading
 class Evaluation:
     """Adds up the rows of an evaluation batch by batch, and fits a rule to them.
 
-    Rows are read as the loss reads them, unless ignore_index or class_dim are `given`. The loss may
-    hold offsets of the logits. `rule` are arguments of `DecisionFitter`.
+    Rows are read as the loss reads them, unless its class_dim is `given`. The loss may hold offsets
+    of the logits. `rule` are arguments of `DecisionFitter`.
     """
 
     def __init__(
@@ -28,16 +28,14 @@ class Evaluation:
         owner: str,
         loss: nn.Module,
         metric: str | MetricFunction,
-        given: dict[str, Any],
-        **rule: Any,
+        rule: dict[str, Any],
+        **given: Any,
     ) -> None:
-        if not isinstance(loss, nn.Module):
-            allowed, got = "be a torch.nn.Module", getattr(loss, "__name__", type(loss).__name__)
-            cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
-            raise TypeError(complaint(owner, "loss", allowed, got, cure))
+        cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
+        require(isinstance(loss, nn.Module), owner, "loss", "be a torch.nn.Module", loss, cure)
         self.owner, self.loss = owner, loss
         self.metric = resolve(metric, owner=owner)
-        self.reading = reading(loss, **given)
+        self.reading = reading(loss) | given
         self._fitter = DecisionFitter(metric, **rule, **self.reading)
         self.fitted: DecisionRule | Infeasible | None = None
         self.start()
@@ -108,9 +106,7 @@ def check_annealing(
     """Check that an annealing cools the loss being trained, and knows the metric it watches."""
     if annealing is None:
         return
-    # `torch.compile` puts the same loss, with its temperature, into a module of its own.
-    temperatures = [getattr(part, "temperature", None) for part in loss.modules()]
-    cooled = any(each is annealing.loss.temperature for each in temperatures)
+    cooled = any(part is annealing.loss for part in loss.modules())
     allowed, cure = "be the one being trained, or a part of it", "A copy would not do."
     require(cooled, "TemperatureAnnealing", "loss", allowed, "another", cure)
     if metric is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from evalign.aggregation import ExactAccumulation
 from evalign.aggregation.exact import warn_of_batch_statistics
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
@@ -39,38 +39,19 @@ RULE_FILE = "rule.json"  # beside the weights
 
 
 class AlignedPrediction(PredictionOutput):
-    """The output of `Trainer.predict`, with labels and probabilities by a rule.
-
-    `predictions` are logits without the offsets of the loss. Labels and probabilities of pixels
-    have the resolution of `label_ids`, or of the logits if there are no labels.
-    """
+    """The output of `Trainer.predict`: logits without the offsets of the loss, and `labels`."""
 
     rule: DecisionRule | None = None
 
     @property
-    def labels(self) -> np.ndarray:
-        """The best labels for the metric: (N,), (N, T) of tokens, (N, H, W) of pixels."""
-        return self._rule(self._logits())
+    def labels(self) -> np.ndarray | None:
+        """Labels by the rule of the last evaluation: (N,), (N, T) of tokens, (N, H, W) of pixels.
 
-    @property
-    def probabilities(self) -> np.ndarray:
-        """Probabilities with the offsets of the loss, classes where the logits have them."""
-        eta = self._rule.probabilities(self._logits())
-        return eta.swapaxes(1, 2) if eta.ndim == 3 else eta
-
-    @property
-    def _rule(self) -> DecisionRule:
-        if self.rule is None:
-            cure = "Call evaluate before predict."
-            raise RuntimeError(complaint("predict", "rule", "follow an evaluation", "none", cure))
-        return self.rule
-
-    def _logits(self) -> np.ndarray:
-        logits = self.predictions[0] if isinstance(self.predictions, tuple) else self.predictions
-        if logits.ndim == 4 and self.label_ids is not None:
-            moved, _ = classes_second(torch.as_tensor(logits), torch.as_tensor(self.label_ids))
-            return moved.numpy()
-        return logits.swapaxes(1, 2) if logits.ndim == 3 else logits
+        There are as many pixels as in `label_ids`. None before any evaluation.
+        """
+        logits = _logits(self.predictions)
+        known = logits if self.label_ids is None else torch.as_tensor(self.label_ids)
+        return self.rule and self.rule(classes_second(logits, known)[0].numpy())
 
 
 class AlignedTrainer(Trainer):
@@ -78,10 +59,11 @@ class AlignedTrainer(Trainer):
 
     The gradient of a step is that of the loss over its rows of all processes and all micro-batches
     together; `gradient_accumulation_steps` goes over the micro-batches twice (`exact_backward`).
+    Every process has rows of its own, as in DDP and FSDP.
 
     An evaluation reports the metric of all its rows as `eval_metric`, and fits the decision rule
-    `rule` to them. `predict` also returns `labels` by the rule and `probabilities`. A checkpoint
-    holds the loss and its annealing; the rule lies beside the weights as `rule.json`.
+    `rule` to them. `predict` also returns `labels` by the rule. A checkpoint holds the loss and its
+    annealing; the rule lies beside the weights as `rule.json`.
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
@@ -108,10 +90,8 @@ class AlignedTrainer(Trainer):
         **kwargs: Any,
     ) -> None:
         rule = {"decision": decision, "constraint": constraint, "confidence": confidence}
-        # Trainer gives every process the rows of all.
-        self._evaluation = Evaluation(
-            "AlignedTrainer", loss, metric, {"class_dim": 1}, **rule, ranks="own"
-        )
+        rule["ranks"] = "own"  # Trainer gives every process the rows of all
+        self._evaluation = Evaluation("AlignedTrainer", loss, metric, rule, class_dim=1)
         self.metric = self._evaluation.metric
         self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
@@ -130,15 +110,6 @@ class AlignedTrainer(Trainer):
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
         self._replaying = ExitStack()  # open while they are back-propagated
-        if self.args.gradient_accumulation_steps > 1:
-            ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
-        smoothing, name = self.args.label_smoothing_factor, "label_smoothing_factor"
-        allowed, cure = "be 0 with another loss", f"Use AlignedLoss(label_smoothing={smoothing})."
-        require(smoothing == 0, "TrainingArguments", name, allowed, smoothing, cure)
-        copies = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
-        allowed = "give every process rows of its own, without tensor, context or sequence parallel"
-        got = f"{copies} processes that share rows"
-        require(copies == 1, "AlignedTrainer", "args", allowed, got, "Use DDP or FSDP.")
 
     def call_model_init(self, *args: Any, **kwargs: Any) -> nn.Module:
         for name, state in self._given.items():
@@ -207,7 +178,7 @@ class AlignedTrainer(Trainer):
         return super().evaluation_loop(dataloader, description, *args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> AlignedPrediction:
-        """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation.
+        """Logits and scores as of `Trainer`, and labels by the rule of the last evaluation.
 
         If the rows are labelled, `test_metric` is that of the labels by the rule, where there is
         one, and `test_metric_argmax` that of argmax.
@@ -223,17 +194,16 @@ class AlignedTrainer(Trainer):
 
     def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> Scores:
         """Add these rows; with the last ones, fit the rule and return the metric of all rows."""
-        batches: Any = [(prediction.predictions, prediction.label_ids)]
-        if isinstance(prediction.label_ids, list):  # without eval_do_concat_batches
-            batches = zip(prediction.predictions, prediction.label_ids, strict=True)
+        all_rows: Any = prediction.predictions, prediction.label_ids
+        lists = isinstance(prediction.label_ids, list)  # without eval_do_concat_batches
+        batches = zip(*all_rows, strict=True) if lists else [all_rows]
         test = self._predicting and self._evaluation.fitted is not None
         for logits, labels in batches:
-            logits = torch.as_tensor(logits[0] if isinstance(logits, tuple) else logits)
             labels = signed(torch.as_tensor(labels))
             # Trainer pads by -100, whatever the loss leaves out.
             labels = labels.masked_fill(labels == -100, self._evaluation.reading["ignore_index"])
             # In parts, because logits of images may be coarser than their labels.
-            parts = (x.split(self.args.eval_batch_size) for x in (logits, labels))
+            parts = (x.split(self.args.eval_batch_size) for x in (_logits(logits), labels))
             for part in zip(*parts, strict=True):
                 self._evaluation.add(*classes_second(*part), test=test)
         more = {"compute_result": compute_result} if self.args.batch_eval_metrics else {}
@@ -286,3 +256,8 @@ class AlignedTrainer(Trainer):
                 part.load_state_dict(tree[name])
         path = Path(checkpoint) / RULE_FILE
         self._evaluation.load_rule(read_json(path, RULE) if path.exists() else {})
+
+
+def _logits(predictions: Any) -> Tensor:
+    """The logits, which come first where a model returns more."""
+    return torch.as_tensor(predictions[0] if isinstance(predictions, tuple) else predictions)

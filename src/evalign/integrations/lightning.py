@@ -28,18 +28,11 @@ except ModuleNotFoundError as error:
     raise ImportError(text) from error
 
 
-# The names under which a batch that is a dict may hold its target and its weights.
-TARGETS = ("labels", "label", "target", "y", "mask")
-WEIGHTS = ("sample_weight", "weight")
-UNPACK = "Override AlignedModule.unpack."
-
-
 class AlignedModule(LightningModule):
     """Any network, a loss, and the metric that judges it. Batches are (x, target[, weight]).
 
-    A batch may also be a dict with its target under labels, label, target, y or mask, and its
-    weights under sample_weight or weight. The network is called with the other entries by name, or
-    with a single one as it is. Override `unpack` for other batches.
+    A batch may also be a dict with its target under labels and its weights under sample_weight; the
+    network is called with the other entries by name. Override `unpack` for other batches.
 
     Training logs `train_loss`. A validation logs the metric of all its rows, on all ranks:
     `val_metric` of argmax, and `val_metric_rule` of the new rule, cross-fitted. A test logs
@@ -55,8 +48,6 @@ class AlignedModule(LightningModule):
         microbatch_size: send a training batch through the network in parts of this many rows,
             computed again in the backward pass. Memory holds the activations of one part, and the
             gradient is that of the whole batch. x must be a tensor, or a dict of tensors.
-        ignore_index: the target of rows that an evaluation leaves out; by default as in the loss or
-            its parts.
 
     Examples:
         >>> from evalign import MetricLoss
@@ -74,12 +65,10 @@ class AlignedModule(LightningModule):
         confidence: float | None = None,
         learning_rate: float = 1e-3,
         microbatch_size: int | None = None,
-        ignore_index: int | None = None,
     ) -> None:
         super().__init__()
-        given = {} if ignore_index is None else {"ignore_index": ignore_index}
         rule = {"decision": decision, "constraint": constraint, "confidence": confidence}
-        self._evaluation = Evaluation("AlignedModule", loss, metric, given, **rule)
+        self._evaluation = Evaluation("AlignedModule", loss, metric, rule)
         self.network, self.loss, self.metric = network, loss, self._evaluation.metric
         self.learning_rate, self.microbatch_size = learning_rate, microbatch_size
 
@@ -90,18 +79,11 @@ class AlignedModule(LightningModule):
 
     def unpack(self, batch: Any) -> Sequence[Any]:
         """The parts of a batch: x, then target and weight where it has them."""
-        if not isinstance(batch, Mapping):
-            parts = batch if isinstance(batch, list | tuple) else [batch]
-            allowed, got = "be (x, target[, weight])", f"{len(parts)} parts"
-            require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, UNPACK)
-            return parts
-        x = dict(batch)
-        named = [[x.pop(name) for name in names if name in x] for names in (TARGETS, WEIGHTS)]
-        allowed = f"be at most one of {', '.join(TARGETS)}, and of {', '.join(WEIGHTS)}"
-        ok = all(len(found) <= 1 for found in named)
-        require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], UNPACK)
-        target, weight = (found[0] if found else None for found in named)
-        return x if len(x) != 1 else x.popitem()[1], target, weight
+        if isinstance(batch, Mapping):
+            x = dict(batch)
+            target, weight = x.pop("labels", None), x.pop("sample_weight", None)
+            return x, target, weight
+        return batch if isinstance(batch, list | tuple) else [batch]
 
     def forward(self, x: Any) -> Tensor:
         output = self.network(**x) if isinstance(x, Mapping) else self.network(x)
@@ -115,9 +97,7 @@ class AlignedModule(LightningModule):
     def on_train_start(self) -> None:
         if self.microbatch_size is not None:
             warn_of_batch_statistics("AlignedModule", self.network)
-
-    def on_train_epoch_start(self) -> None:
-        if self.trainer.accumulate_grad_batches > 1:  # a callback may change it every epoch
+        if self.trainer.accumulate_grad_batches > 1:
             warn(
                 "AlignedModule: accumulate_grad_batches is above 1, so the gradient is not that of "
                 "the metric of all rows. Use larger batches, and microbatch_size to save memory."
@@ -134,8 +114,8 @@ class AlignedModule(LightningModule):
         x, target, weight = (*parts, *[None] * (3 - len(parts)))
         if target is None:
             got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
-            allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
-            raise ValueError(complaint("AlignedModule", "a batch", allowed, got, UNPACK))
+            allowed, cure = "be (x, target[, weight]), or a dict with labels", "Override unpack."
+            raise ValueError(complaint("AlignedModule", "a batch", allowed, got, cure))
         return x, target, weight
 
     def _in_parts(self, x: Any) -> Tensor:
@@ -184,12 +164,6 @@ class AlignedModule(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._evaluation.load_rule(checkpoint)
-        state = checkpoint["state_dict"]
-        of_loss = {name: x for name, x in self.state_dict().items() if name.startswith("loss.")}
-        if of_loss and not of_loss.keys() & state.keys():
-            warn(f"The checkpoint is of another loss: {', '.join(of_loss)} begin anew.")
-            kept = {name: x for name, x in state.items() if not name.startswith("loss.")}
-            checkpoint["state_dict"] = kept | of_loss
 
     def _log_metric(self, name: str, own: Confusion | int) -> None:
         parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else None]
@@ -197,10 +171,9 @@ class AlignedModule(LightningModule):
             # As objects: a rank that has had no batch does not know how many classes there are.
             parts *= dist.get_world_size()
             dist.all_gather_object(parts, parts[0])
-        total = sum(part for part in parts if part is not None)
-        if not isinstance(total, Confusion):
-            got = "none on any rank"
-            raise ValueError(complaint("AlignedModule", f"batches for {name}", "have rows", got))
+        total: Any = sum(part for part in parts if part is not None)
+        some = isinstance(total, Confusion)
+        require(some, "AlignedModule", f"batches for {name}", "have rows", "none on any rank")
         score = self.metric(total.map(lambda x: x.to(self.device)))
         # It is already the same on all ranks, but Lightning warns without sync_dist.
         self.log(name, score, sync_dist=True)

@@ -157,8 +157,6 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
             native = value.astype(value.dtype.newbyteorder("="), order="C")
             tensors[name] = torch.from_numpy(native)
             return {"$array": name}
-        case np.ndarray() if value.dtype.names:
-            return _encode({field: value[field] for field in value.dtype.names}, name, tensors)
         case np.ndarray() if value.dtype.kind in "UO" and value.ndim == 1:
             return {"$labels": each(value.tolist()), "dtype": value.dtype.str}
         case tuple():

@@ -5,6 +5,7 @@ that checks nothing, so that their nodes are checked here before such code sees 
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,16 +94,33 @@ def depth_of(left: Array, right: Array) -> int:
     return depth
 
 
-def as_nodes(fields: dict[str, Array], dtype: np.dtype) -> Array:
-    require(set(fields) == set(dtype.names or ()), "a tree is of another version of scikit-learn")
-    nodes = np.zeros(len(next(iter(fields.values()))), dtype)
-    for name, values in fields.items():
-        nodes[name] = values.astype(dtype[name], casting="safe")
-    return nodes
+@cache
+def packed(dtype: np.dtype) -> tuple[np.dtype, str]:
+    """The dtype without padding, and its text."""
+    fields = np.dtype([(name, dtype[name]) for name in dtype.names or ()])
+    return fields, str(fields)
+
+
+def as_bytes(nodes: Array) -> dict[str, Any]:
+    """All fields as one array: a forest would have thousands of arrays."""
+    fields, text = packed(nodes.dtype)
+    return {"nodes": nodes.astype(fields).view(np.uint8), "fields": text}
+
+
+def as_nodes(state: dict[str, Any], dtype: np.dtype) -> Array:
+    nodes, (fields, text) = state["nodes"], packed(dtype)
+    same = state["fields"] == text and nodes.ndim == 1
+    require(same, "a tree is of another version of scikit-learn")
+    return nodes.view(fields).astype(dtype)
+
+
+def tree_state(tree: Tree) -> dict[str, Any]:
+    found = tree.__getstate__()
+    return as_bytes(found["nodes"]) | {"values": found["values"], "width": tree.n_features}
 
 
 def rebuild_tree(state: dict[str, Any]) -> Tree:
-    nodes, values, width = as_nodes(state["nodes"], NODE_DTYPE), state["values"], state["width"]
+    nodes, values, width = as_nodes(state, NODE_DTYPE), state["values"], state["width"]
     left, right = nodes["left_child"], nodes["right_child"]
     check_nodes(left, right, left == -1, nodes["feature"], width)
     require(values.shape[:2] == (len(nodes), 1) and values.ndim == 3, "a tree has other values")
@@ -126,7 +144,7 @@ def check_forest(model: Any) -> None:
 
 def rebuild_predictor(state: dict[str, Any]) -> TreePredictor:
     none = np.zeros((0, 8), dtype=np.uint32)  # sets of categories
-    return TreePredictor(as_nodes(state["nodes"], PREDICTOR_RECORD_DTYPE), none, none)
+    return TreePredictor(as_nodes(state, PREDICTOR_RECORD_DTYPE), none, none)
 
 
 def check_boosting(model: Any) -> None:
@@ -151,8 +169,8 @@ for each in ONE_TREE:
 register_estimator(ensemble.ExtraTreesClassifier, check_forest)
 register_estimator(ensemble.RandomForestClassifier, check_forest)
 register_estimator(ensemble.HistGradientBoostingClassifier, check_boosting)
-register(Tree, lambda one: one.__getstate__() | {"width": one.n_features}, rebuild_tree)
-register(TreePredictor, lambda one: {"nodes": one.nodes}, rebuild_predictor)
+register(Tree, tree_state, rebuild_tree)
+register(TreePredictor, lambda one: as_bytes(one.nodes), rebuild_predictor)
 register(HalfBinomialLoss, lambda _: {}, lambda _: HalfBinomialLoss())
 register(
     HalfMultinomialLoss,

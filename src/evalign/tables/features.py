@@ -1,6 +1,5 @@
 """From typed columns to the matrix that a model takes: `Features` and `FrameEncoder`."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
 
@@ -11,16 +10,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from evalign.core.checks import require
-from evalign.tables.columns import (
-    KINDS,
-    CategoryColumn,
-    LearntColumn,
-    NumberColumn,
-    column_from,
-)
+from evalign.tables.columns import KINDS, CategoryColumn, LearntColumn, NumberColumn, column_from
 from evalign.tables.kinds import as_kind
 from evalign.tables.values import ColumnValues, TypedTable, read_table
-from evalign.tables.warnings import warn_of_left_out, warn_of_stand_in, warn_of_unseen
+from evalign.tables.warnings import warn_of_left_out, warn_of_unseen
 
 PLURAL = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "categories"}
 # Numbers keep their precision.
@@ -51,20 +44,19 @@ class Features:
     @classmethod
     def learn(cls, owner: str, X: Given, *, warn: bool = True) -> "Features":
         """Learn from rows that `read` returned. Errors name the `owner`."""
-        names = X.names if isinstance(X, TypedTable) else None
-        width = len(X.columns) if isinstance(X, TypedTable) else X.shape[1]
-        given = tuple(names or (f"x{i}" for i in range(width)))
+        frame = isinstance(X, TypedTable)
+        given = tuple(X.names) if frame else tuple(f"x{i}" for i in range(X.shape[1]))
         if sparse.issparse(X):  # has no gaps
             learnt = {name: NumberColumn(name, gaps=False, fill=0.0) for name in given}
         else:
-            learnt = dict(zip(given, _learnt(given, _as_table(X), warn), strict=True))
+            columns = zip(given, _columns(X), strict=True)
+            learnt = {name: _learnt(name, column, frame) for name, column in columns}
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
-        why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
-        require(len(columns) > 0, owner, "X", "hold a column to learn from", f"none: {why}")
+        require(len(columns) > 0, owner, "X", "hold a column to learn from", f"none: {left_out}")
         if warn:
             warn_of_left_out(left_out)
-        return cls(given, names is not None, columns, left_out)
+        return cls(given, frame and X.named, columns, left_out)
 
     @property
     def numbers(self) -> int:
@@ -103,24 +95,16 @@ class Features:
         warn_of_unseen(unseen)
         return matrix
 
-    def matched(self, owner: str, X: Given) -> Iterator[tuple[LearntColumn, ColumnValues]]:
+    def matched(self, owner: str, X: Given) -> list[tuple[LearntColumn, ColumnValues]]:
         """Each learned column with its values in X, as the kind that `fit` found."""
-        table = _as_table(X)
-        names = table.names if self.named and table.names is not None else self.given
-        columns = dict(zip(names, table.columns, strict=False))
-        wrong = [f"no column {c.name!r}" for c in self.columns if c.name not in columns]
+        names = X.names if self.named and isinstance(X, TypedTable) and X.named else self.given
+        found = dict(zip(names, _columns(X), strict=False))
+        pairs = [(c, found[c.name].converted(c.kind)) for c in self.columns if c.name in found]
+        wrong = [f"no column {c.name!r}" for c in self.columns if c.name not in found]
         wrong += [f"another column {name!r}" for name in names if name not in self.given]
-        pairs = []
-        for learnt in self.columns:
-            if learnt.name in columns:
-                column = columns[learnt.name]
-                as_learnt = column.converted(learnt.kind)
-                if as_learnt is None:
-                    wrong.append(_difference(learnt, column))
-                pairs.append((learnt, as_learnt))
-        more = f" and {len(wrong) - 5} more differences" if len(wrong) > 5 else ""
-        require(not wrong, owner, "X", "have the columns of fit", "; ".join(wrong[:5]) + more)
-        yield from pairs
+        wrong += [_difference(c, found[c.name]) for c, values in pairs if values is None]
+        require(not wrong, owner, "X", "have the columns of fit", "; ".join(wrong[:5]))
+        return cast(Any, pairs)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
@@ -134,26 +118,22 @@ class Features:
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> "Features":
         """Rebuild from untrusted plain values, as `state_dict` returns them."""
-        features = cls(
-            given=tuple(state["given"]),
-            named=state["named"],
-            columns=tuple(column_from(column) for column in state["columns"]),
-            left_out=dict(state["left_out"]),
+        columns = tuple(column_from(column) for column in state["columns"])
+        features = cls(tuple(state["given"]), state["named"], columns, dict(state["left_out"]))
+        gaps = ColumnValues("text", np.full(1, None))
+        row = features.matrix(
+            "state", TypedTable(list(features.given), [gaps] * len(features.given))
         )
-        names = [*(column.name for column in features.columns), *features.left_out]
-        ok = all(isinstance(name, str) for name in features.given)
-        ok = ok and len(set(names)) == len(names) and sorted(names) == sorted(features.given)
-        ok = ok and type(features.named) is bool and len(features.columns) > 0
-        require(ok, "state", "features", "name each of its columns once", names[:3])
+        require(np.isfinite(row).all(), "state", "features", "encode a row of gaps", row.tolist())
         return features
 
 
 class FrameEncoder(TransformerMixin, BaseEstimator):
     """Encode frames for models that take numbers, as `AlignedClassifier` encodes its columns.
 
-    It takes frames of pandas, polars or Arrow and arrays, with numbers, categories, text, booleans,
-    dates and gaps, and returns a matrix of float64. A numeric array without gaps, or a sparse
-    matrix, stays as it is.
+    It takes frames of pandas, polars or Arrow, with numbers, categories, text, booleans, dates and
+    gaps, and returns a matrix of float64. An array holds numbers, perhaps with gaps; without any,
+    and so a sparse matrix, it stays as it is.
 
     Attributes:
         features_: what was learned about the columns. The first `features_.numbers` columns of the
@@ -161,13 +141,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Examples:
-        >>> import numpy as np
-        >>> X = np.array([["red", 1.5], ["blue", None]] * 10, dtype=object)
+        >>> import pandas as pd
+        >>> X = pd.DataFrame({"colour": ["red", "blue"] * 10, "size": [1.5, None] * 10})
         >>> encoder = FrameEncoder().fit(X)
         >>> encoder.get_feature_names_out().tolist()
-        ['x1', 'x0=blue', 'x0=red', 'x1 is missing']
-        >>> encoder.transform([["red", 2.5]])
-        array([[2.5, 0. , 1. , 0. ]])
+        ['size', 'colour=blue', 'colour=red', 'size is missing']
+        >>> encoder.transform(X[:1])
+        array([[1.5, 0. , 1. , 0. ]])
     """
 
     features_: Features
@@ -207,29 +187,25 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     if reset:
         validate_data(estimator, X, skip_check_array=True)
         cast(Any, estimator).n_features_in_ = len(table.columns)
-    elif table.names is None or getattr(estimator, "feature_names_in_", None) is None:
+    elif not table.named or getattr(estimator, "feature_names_in_", None) is None:
         validate_data(estimator, X, reset=False, skip_check_array=True)  # compares the widths
     return table
 
 
-def _learnt(names: tuple[str, ...], table: TypedTable, warn: bool) -> Iterator[LearntColumn | str]:
-    """What is learned about each column, or why it is left out."""
-    for name, column in zip(names, table.columns, strict=True):
-        if table.judged:  # an array, of which only empty columns are left out
-            yield "empty" if column.gaps.all() else KINDS[column.kind].learn(name, column)
-            continue
-        kind, typed = as_kind(name, column)
-        if warn and typed is not None and kind == "number":
-            warn_of_stand_in(name, typed.values)
-        yield kind if typed is None else KINDS[kind].learn(name, typed)
+def _learnt(name: str, column: ColumnValues, of_frame: bool) -> LearntColumn | str:
+    """What is learned about a column, or why it is left out: of an array, only if it is empty."""
+    if not of_frame:
+        return "empty" if column.gaps.all() else NumberColumn.learn(name, column)
+    kind, typed = as_kind(name, column)
+    return kind if typed is None else KINDS[kind].learn(name, typed)
 
 
-def _as_table(X: Any) -> TypedTable:
-    """The table itself, or the columns of an array of numbers."""
+def _columns(X: Any) -> list[ColumnValues]:
+    """The columns of a table, or of an array of numbers."""
     if isinstance(X, TypedTable):
-        return X
+        return X.columns
     dense = X.toarray() if sparse.issparse(X) else X
-    return TypedTable(None, [ColumnValues("number", values) for values in dense.T], judged=True)
+    return [ColumnValues("number", values) for values in dense.T]
 
 
 def _difference(learnt: LearntColumn, column: ColumnValues) -> str:

@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from csv import QUOTE_ALL
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +16,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from pandas.errors import DtypeWarning, ParserWarning
+from pandas.errors import ParserWarning
 
 from evalign.core.errors import InputError
-from evalign.core.text import installing, listed, nearest
+from evalign.core.text import listed, nearest
 from evalign.tables.values import NUMBER
 
 EXCEL = ".xlsx"
 BLOCK_CELLS = 2**19  # cells read at a time
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, pa.ArrowException, zlib.error)
-UNREADABLE += (ParserWarning, zipfile.BadZipFile)
+UNREADABLE += (ParserWarning, zipfile.BadZipFile, ImportError)  # the last one without openpyxl
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TableFile:
                 about = parquet.read_metadata(path)
                 header, rows = about.schema.to_arrow_schema().names, about.num_rows
             else:  # the header as a row of cells, because pandas renames columns that share a name
-                top = self._pandas(2, header=None, dtype=str, na_filter=False)
+                top = self._pandas(nrows=2, header=None, dtype=str, na_filter=False)
                 header, rows = [cell for row in top[:1].to_numpy() for cell in row], len(top) - 1
         if rows < 1:
             raise InputError(f"{self} holds no rows. Give a table with one row or more.")
@@ -110,9 +110,8 @@ class TableFile:
         elif self.path.suffix.lower() == EXCEL:
             yield (frame := self._pandas(dtype=text)), frame
         else:
-            plain: dict[str, Any] = {"dtype": str, "na_filter": False, "na_values": None}
             typed = self._pandas(dtype=text, chunksize=size)
-            with typed, self._pandas(**plain, chunksize=size) as raw:
+            with typed, self._pandas(dtype=str, na_filter=False, chunksize=size) as raw:
                 yield from zip(typed, raw, strict=True)
 
     def need(self, names: Iterable[str]) -> None:
@@ -124,26 +123,16 @@ class TableFile:
                 cure += " If another mark separates its columns, pass --sep."
             raise InputError(f"{self} has no column {listed(missing)}. {cure}")
 
-    def _pandas(self, rows: int | None = None, **options: Any) -> Any:
+    def _pandas(self, **options: Any) -> Any:
         """Read a CSV or a workbook. A row with more cells than the header is an error."""
-        given: dict[str, Any] = {"na_values": list(self.reading.missing), "index_col": False}
-        given |= options
+        given: dict[str, Any] = {"na_values": list(self.reading.missing)} | options
         if self.path.suffix.lower() == EXCEL:
-            given["index_col"] = None
-            return pd.read_excel(self.path, nrows=rows, **given)
+            return pd.read_excel(self.path, **given)
         given |= {"encoding": self.reading.encoding, "decimal": self.reading.decimal}
-        given["sep"] = self.reading.sep or separator_of(self.path)
+        given |= {"index_col": False, "low_memory": False}  # or parts of a column have own types
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)
-            warnings.simplefilter("error", DtypeWarning)
-            if "chunksize" in given:
-                return pd.read_csv(self.path, low_memory=False, **given)
-            with suppress(DtypeWarning):  # in several parts, a column is of several kinds
-                # Part by part: pandas' threads would map the text of all rows to memory.
-                file: Any = pd.read_csv(self.path, iterator=True, **given)
-                with file:
-                    return file.read(rows)
-            return pd.read_csv(self.path, low_memory=False, **given)
+            return pd.read_csv(self.path, sep=self.reading.sep or separator_of(self.path), **given)
 
     def _without_missing(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame of a Parquet file with gaps in place of `missing`, as pandas reads a CSV."""
@@ -166,11 +155,6 @@ class TableFile:
         """Raise one error for whatever keeps a file from being read."""
         try:
             yield
-        except InputError:
-            raise
-        except ImportError as error:
-            cure = f"{installing('.[excel]')}; or save it as .csv."
-            raise InputError(f"{self} cannot be read: {error}. {cure}") from error
         except UNREADABLE as error:
             why = getattr(error, "strerror", None) or " ".join(str(error).split())
             why = why.removeprefix("Error tokenizing data. C error: ").rstrip(".")
@@ -192,12 +176,10 @@ def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
             first = file is None
             if is_parquet(name):
                 table = pa.Table.from_pandas(block, preserve_index=False).replace_schema_metadata()
-                if first:
-                    file = opened.enter_context(parquet.ParquetWriter(path, table.schema))
+                file = file or opened.enter_context(parquet.ParquetWriter(path, table.schema))
                 file.write_table(table.cast(file.schema))
                 return
-            if first:
-                file = opened.enter_context(open_text(path, "wt", encoding="utf-8", newline=""))
+            file = file or opened.enter_context(open_text(path, "wt", encoding="utf-8", newline=""))
             text = block.to_csv(header=first, **how)
             if "\r" in text:  # ends a row, but is not quoted until Python 3.13
                 text = block.to_csv(header=first, quoting=QUOTE_ALL, **how)

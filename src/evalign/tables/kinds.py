@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evalign.core.checks import require
-from evalign.core.text import counted
+from evalign.core.checks import complaint
 from evalign.tables.values import ColumnValues, parsed_numbers, read_table
 
 # The last is an index that pandas wrote to a file.
@@ -45,7 +44,7 @@ def overview(X: Any) -> list[dict[str, Any]]:
     """How each column of a frame is read.
 
     Args:
-        X: a frame of pandas, polars or Arrow, or an array of text.
+        X: a frame of pandas, polars or Arrow.
 
     Returns:
         For each column its "name", "kind", "gaps" and "values" (the numbers of missing cells and of
@@ -53,17 +52,16 @@ def overview(X: Any) -> list[dict[str, Any]]:
         a table.
 
     Examples:
-        >>> import numpy as np
-        >>> X = np.array([["red", "1.5"], ["blue", "?"]] * 10, dtype=object)
+        >>> import pandas as pd
+        >>> X = pd.DataFrame({"colour": ["red", "blue"] * 10, "size": ["1.5", "?"] * 10})
         >>> [(row["name"], row["kind"], row["examples"]) for row in overview(X)]
-        [('x0', 'category', ['red', 'blue']), ('x1', 'category', ['1.5', '?'])]
+        [('colour', 'category', ['red', 'blue']), ('size', 'category', ['1.5', '?'])]
     """
     table = read_table("overview", X)
-    require(table is not None, "overview", "X", "be a frame, or an array of text", type(X).__name__)
-    assert table is not None
-    names = table.names or [f"x{i}" for i in range(len(table.columns))]
+    if table is None:
+        raise TypeError(complaint("overview", "X", "be a frame", type(X).__name__))
     rows = []
-    for name, column in zip(names, table.columns, strict=True):
+    for name, column in zip(table.names, table.columns, strict=True):
         kind, typed = as_kind(name, column)
         shown = typed or column
         distinct = dict.fromkeys(shown.present)
@@ -78,11 +76,10 @@ def _refuse_odd_cells(name: str, column: ColumnValues) -> None:
     """Refuse a column in which most cells, but not all, are numbers."""
     rows = np.flatnonzero(np.isinf(parsed_numbers(column.values)))
     if 2 * len(rows) < (~column.gaps).sum():
-        cell, others = column.values[rows[0]][:40], len(rows) - 1
-        more = f" and in {counted(others, 'other')}" if others else ""
+        cell = column.values[rows[0]][:40]
         raise ValueError(
             f"Column {name!r} must hold numbers only, as most of its cells do and its values "
-            f"hardly repeat. Got {cell!r} in row {rows[0] + 1} (the first is 1){more}. Declare a "
+            f"hardly repeat. Got {cell!r} in row {rows[0] + 1} (the first is 1). Declare a "
             f"mark for missing values (--missing {cell!r}; in pandas na_values), correct the "
             f"cells, or drop the column (--drop {name!r})."
         )

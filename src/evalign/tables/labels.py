@@ -4,7 +4,7 @@ The y of an estimator holds one label per row or, if multilabel, 0 and 1 of shap
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy import sparse
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.errors import InputError
 from evalign.core.text import counted, listed, nearest
-from evalign.tables.values import gaps_of_objects, level_text
+from evalign.tables.values import level_text
 
 SHOWN = 5  # labels in a text
 
@@ -25,9 +25,6 @@ def label_array(owner: str, y: Any) -> np.ndarray:
     refuse_masked(owner, "y", y)
     try:
         array = np.asarray(y)
-        if isinstance(y, list | tuple) and array.dtype.kind in "US":
-            objects = np.array(y, dtype=object)  # numpy would make text of numbers beside text
-            array = array if all(isinstance(label, str) for label in objects.flat) else objects
         rows = array.flat if array.dtype == object else ()
         nested = any(isinstance(row, list | tuple | set) for row in rows)
     except ValueError:  # lists of different lengths
@@ -39,8 +36,9 @@ def label_array(owner: str, y: Any) -> np.ndarray:
 
 
 def refuse_gaps(owner: str, labels: np.ndarray) -> None:
-    """Refuse labels of which some are missing."""
-    gaps = int(gaps_of_objects(labels.ravel()).sum()) if labels.dtype.kind in "OfM" else 0
+    """Refuse labels of which some are missing: None, NaN, or pandas' NA, which equals nothing."""
+    cells = labels.flat if labels.dtype.kind in "OfM" else ()
+    gaps = sum(x is None or type(x).__name__ == "NAType" or bool(x != x) for x in cells)
     cure = "Remove rows without one, or label them."
     require(not gaps, owner, "y", "hold a label in every row", f"gaps in {counted(gaps)}", cure)
 
@@ -123,10 +121,6 @@ class Labels:
                 raise InputError(f"--positive must {allowed}. {got} {cure}".rstrip())
             values.sort(key=lambda value: str(value) == positive)
         return cls(column, tuple(values))
-
-    def extended(self, names: list[str]) -> "Labels":
-        """These classes and others that have no row in the table."""
-        return replace(self, values=tuple(_sorted([*self.names, *names]))) if names else self
 
     @property
     def names(self) -> list[str]:

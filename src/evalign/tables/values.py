@@ -1,9 +1,9 @@
-"""Typed columns, read from a frame of pandas, polars or Arrow, or from an array."""
+"""Typed columns, read from a frame of pandas, polars or Arrow."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 TIME = "datetime64[us]"
 DTYPES = {"number": np.float64, "boolean": np.float64, "category": object, "date": TIME}
-PANDAS_GAPS = ("NAType", "NaTType")  # without importing pandas
 
 
 class ColumnValues(NamedTuple):
@@ -72,14 +71,14 @@ class TypedTable:
     """Typed columns.
 
     Args:
-        names: names of the columns; None for an array.
+        names: names of the columns; x0, x1, ... if they are not texts.
         columns: their values.
-        judged: whether the kinds are final, as for an array of numbers.
+        named: whether these names are the table's own.
     """
 
-    names: list[str] | None
+    names: list[str]
     columns: list[ColumnValues]
-    judged: bool = False
+    named: bool = True
 
     def __len__(self) -> int:
         return len(self.columns[0].values) if self.columns else 0
@@ -90,28 +89,20 @@ class TypedTable:
 
 
 def read_table(owner: str, X: Any) -> TypedTable | None:
-    """Type the columns of a frame, or of an array of text or dates; None for anything else."""
+    """Type the columns of a frame; None for anything else."""
     if isinstance(X, TypedTable):
         return X
     refuse_masked(owner, "X", X)
-    try:
-        frame = nw.from_native(X, pass_through=True)
-    except ValueError as error:  # two columns of one name
-        got = " ".join(str(error).split()).rpartition("got: - ")[2]
-        cure = "Rename or drop the others."
-        raise ValueError(complaint(owner, "X", "name each column once", got, cure)) from error
+    frame = nw.from_native(X, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
         allowed, cure = "be a frame that holds its rows", "Call its collect()."
         raise TypeError(complaint(owner, "X", allowed, "a LazyFrame", cure))
-    if isinstance(frame, nw.DataFrame):
-        named = all(isinstance(name, str) for name in frame.columns)
-        columns = [_of_series(owner, series) for series in frame.iter_columns()]
-        return TypedTable(list(frame.columns) if named else None, columns)
-    cells = _cells(X)
-    if cells is None:
+    if not isinstance(frame, nw.DataFrame):
         return None
-    columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
-    return TypedTable(None, columns)
+    named = all(isinstance(name, str) for name in frame.columns)
+    names = [name if named else f"x{i}" for i, name in enumerate(frame.columns)]
+    columns = [_of_series(owner, series) for series in frame.iter_columns()]
+    return TypedTable(names, columns, named)
 
 
 def parsed_numbers(texts: np.ndarray) -> np.ndarray:
@@ -127,19 +118,8 @@ def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
         return None
     try:
         return _of_dates([text and datetime.fromisoformat(text) for text in stripped])
-    except ValueError:  # the 30th of February
+    except (ValueError, OverflowError):  # the 30th of February, or a year beyond 9999 in UTC
         return None
-
-
-def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
-    """Mask of None, NaN, and pandas' NA and NaT among objects."""
-
-    def is_gap(value: Any) -> bool:
-        if value is None or type(value).__name__ in PANDAS_GAPS:
-            return True
-        return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
-
-    return np.fromiter(map(is_gap, cells), dtype=bool, count=len(cells))
 
 
 def level_text(value: Any) -> str:
@@ -153,7 +133,7 @@ def _of_series(owner: str, series: Any) -> ColumnValues:
         return _finite(owner, name, series.to_numpy().astype(np.float64, copy=False))
     if kind == nw.Boolean:
         return ColumnValues("boolean", series.cast(nw.Float64).to_numpy())
-    if kind.is_nested() or kind in (nw.Duration, nw.Time, nw.Binary):
+    if kind.is_nested():
         raise _refusal(owner, name, str(kind))
     if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
@@ -161,22 +141,14 @@ def _of_series(owner: str, series: Any) -> ColumnValues:
     if kind in (nw.Categorical, nw.Enum):  # gaps among them would turn whole numbers into floats
         levels = series.drop_nulls().to_numpy().tolist()
         return _of_texts(_spread(map(level_text, levels), gaps))._replace(kind="category")
-    return _of_array(owner, name, series.to_numpy(), gaps)
-
-
-def _of_array(
-    owner: str, name: str, cells: np.ndarray, gaps: np.ndarray | None = None
-) -> ColumnValues:
+    cells = series.to_numpy()
     if cells.dtype.kind in "iufb":  # of a sparse column, or of one without a value
         kind = "boolean" if cells.dtype.kind == "b" else "number"
         return _finite(owner, name, cells.astype(np.float64))._replace(kind=kind)
     if cells.dtype.kind == "M":
         return ColumnValues("date", cells.astype(TIME))
-    if cells.dtype.kind == "U":  # in which numpy writes a gap as "nan"
-        cells = np.where(cells == "nan", np.array(None, dtype=object), cells)
-    if cells.dtype.kind != "O":
+    if cells.dtype.kind not in "OU":
         raise _refusal(owner, name, str(cells.dtype))
-    gaps = gaps_of_objects(cells) if gaps is None else gaps
     present = cells[~gaps].tolist()
     kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
     if None in kinds:
@@ -207,10 +179,8 @@ def _of_dates(dates: Iterable[Any]) -> ColumnValues:
     """Dates in UTC. One without a time zone is taken to be in UTC."""
 
     def in_utc(value: Any) -> Any:
-        offset = value.utcoffset() if isinstance(value, datetime) else None
-        if offset is None:
-            return value
-        return np.datetime64(value.replace(tzinfo=None), "us") - np.timedelta64(offset, "us")
+        aware = isinstance(value, datetime) and value.tzinfo is not None
+        return value.astimezone(UTC).replace(tzinfo=None) if aware else value
 
     return ColumnValues("date", np.array([in_utc(value) for value in dates], TIME))
 
@@ -224,20 +194,6 @@ def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
     return ColumnValues("number", values)
 
 
-def _cells(X: Any) -> np.ndarray | None:
-    """An array, or a list of rows, that holds text, dates or pandas' gaps; None for other X."""
-    try:
-        cells = np.array(X, dtype=object) if isinstance(X, list | tuple) else X
-    except ValueError:  # rows of different lengths
-        return None
-    if not isinstance(cells, np.ndarray) or cells.ndim != 2:
-        return None
-    if cells.dtype != object:
-        return cells if cells.dtype.kind in "UM" else None
-    kinds = {_kind_of(kind) for kind in {type(cell) for cell in cells.flat}}
-    return cells if kinds & {"text", "date", "gap"} else None
-
-
 def _kind_of(kind: type) -> str | None:
     if issubclass(kind, bool | np.bool_):
         return "boolean"
@@ -245,8 +201,6 @@ def _kind_of(kind: type) -> str | None:
         return "number"
     if issubclass(kind, str):
         return "text"
-    if kind.__name__ in PANDAS_GAPS:
-        return "gap"
     return "date" if issubclass(kind, date | np.datetime64) else None
 
 

@@ -4,17 +4,15 @@ Estimators and the command line share them. Those about test rows, which an esti
 come from the command line only.
 """
 
-import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from evalign.core.input_warnings import warn
 from evalign.core.text import counted, listed
-from evalign.tables.kinds import UNREPEATED
 
-STAND_INS = (-99, -999, -9999, -99999)
 SHARED = 0.05  # share of the rows; fewer rows in common change a score little
 FEW_ROWS = "Classes with few"
 FEW_TO_LEARN, FEW_TO_JUDGE = 5, 10  # rows of a class in training, and in any other part
@@ -29,26 +27,14 @@ def warn_of_left_out(left_out: dict[str, str]) -> None:
     if left_out:
         found = ", ".join([f"{name!r} ({why})" for name, why in left_out.items()][:8])
         more = f" and {len(left_out) - 8} more" if len(left_out) > 8 else ""
-        cure = "Where it holds dates or numbers, give their format (--dates, --decimal)."
-        cure = cure if UNREPEATED in left_out.values() else ""
-        _warn(f"Columns are left out: {found}{more}. {cure}")
-
-
-def warn_of_stand_in(name: str, values: np.ndarray) -> None:
-    """Warn about a number such as -999 in several rows, far below all others."""
-    present = values[~np.isnan(values)]
-    least = present.min()
-    rows, near = int((present == least).sum()), (present > least) & (present <= least / 2)
-    if least in STAND_INS and 1 < rows < len(present) and not near.any():
-        got = f"holds {least:g} in {counted(rows)}, and no other number near it"
-        _warn(f"Column {name!r} {got}. If it stands for a gap, make it one (--missing {least:g}).")
+        warn(f"Columns are left out: {found}{more}.", DataWarning)
 
 
 def warn_of_unseen(columns: Sequence[str]) -> None:
     """Warn about categories that training did not have, in these columns."""
     if columns:
-        found = listed(columns, 3)
-        _warn(f"Rows have categories that training did not have, in {found}. They count as rare.")
+        text = f"Rows have categories that training did not have, in {listed(columns, 3)}."
+        warn(f"{text} They count as rare.", DataWarning)
 
 
 def warn_of_few(part: str, names: Sequence[str] | np.ndarray, codes: np.ndarray) -> None:
@@ -57,10 +43,9 @@ def warn_of_few(part: str, names: Sequence[str] | np.ndarray, codes: np.ndarray)
     if part == "training":
         few, outcome = FEW_TO_LEARN, "hard to learn"
     counts = zip(names, np.bincount(codes, minlength=len(names)), strict=True)
-    scarce = [f"{str(name)!r}: {count}" for name, count in counts if count < few]
+    scarce = [f"{name}: {count}" for name, count in counts if count < few]
     if scarce:
-        more = f" and {len(scarce) - 3} more" if len(scarce) > 3 else ""
-        _warn(f"{FEW_ROWS} {part} rows ({', '.join(scarce[:3])}{more}) are {outcome}.")
+        warn(f"{FEW_ROWS} {part} rows ({listed(scarce, 3)}) are {outcome}.", DataWarning)
 
 
 def warn_of_shared(hashes: dict[str, np.ndarray]) -> None:
@@ -71,7 +56,7 @@ def warn_of_shared(hashes: dict[str, np.ndarray]) -> None:
         if distinct and shared.mean() >= SHARED:
             what = f"{counted(int(shared.sum()), f'{other} row')} are also {one} rows"
             cure = "Remove them from one of the two, or the scores are too good."
-            _warn(f"{what}, label included. {cure}")
+            warn(f"{what}, label included. {cure}", DataWarning)
 
 
 def warn_of_perfect(table: Any, names: Sequence[str]) -> None:
@@ -84,9 +69,5 @@ def warn_of_perfect(table: Any, names: Sequence[str]) -> None:
     counts = table["label"].value_counts()
     enough = len(counts) == len(names) and counts.min() >= FEW_TO_JUDGE
     if enough and table["model_prediction"].equals(table["label"]):
-        cure = "look for a column that gives the label away, and drop it"
-        _warn(f"Every test row is labelled right. If that is too good to be true, {cure}.")
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text.rstrip(), DataWarning, stacklevel=4)
+        text = "Every test row is labelled right. If that is too good to be true, look for a column"
+        warn(f"{text} that gives the label away, and drop it.", DataWarning)

@@ -1,52 +1,18 @@
 """Warnings about training that goes wrong, each with a cure.
 
-All but `batch_advice` depend on the history alone, so a resumed run warns as an uninterrupted one.
+They depend on the history alone, so a resumed run warns as an uninterrupted one.
 """
 
 import math
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from evalign.core.metrics import BalancedAccuracy, ClassMetric, CohenKappa, GMean, MatthewsCorrcoef
-from evalign.losses import MetricLoss
-from evalign.theory import rows_needed
-
 COLLAPSED_EPOCHS = 5
 VANISHED_EPOCHS = 3
 VANISHED_NORM = 1e-7
-EVERY_CLASS = (BalancedAccuracy, GMean, MatthewsCorrcoef, CohenKappa)
 
 
 class TrainingWarning(UserWarning):
     """Training goes on, but something looks wrong; the text says what may help."""
-
-
-def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
-    """Advise larger batches if they hold too few examples of the rarest class.
-
-    This concerns a `MetricLoss` of one batch at a time whose metric weighs all classes alike. EAST
-    Theorem 5.8, applied to the rows of one class, says how many of them bring its recall within 0.5
-    with probability 0.95. An estimate from fewer rows is noise.
-    """
-    for module in loss.modules() if isinstance(loss, nn.Module) else ():
-        if not isinstance(module, MetricLoss) or not _needs_every_class(module):
-            continue
-        counts = _class_counts(target, module.ignore_index)
-        needed = rows_needed(0.5, max(2, len(counts)))
-        if getattr(module.metric, "average", None) == "binary":
-            counts = counts[1:]
-        rarest = min((n for n in counts if n > 0), default=math.inf) / len(target)
-        expected = rarest * min(batch_size, len(target))
-        if expected < needed:
-            return (
-                f"A batch of {batch_size} rows holds {expected:.2g} examples of the rarest "
-                f"class on average, too few for the loss's metric: below {needed} its recall in a "
-                f"batch is mostly noise. Use batches of {math.ceil(needed / rarest)} rows, or a "
-                "loss that averages over batches, as AlignedLoss does."
-            )
-    return None
 
 
 def new_advice(history: list[dict[str, Any]]) -> dict[str, str]:
@@ -75,20 +41,3 @@ def new_advice(history: list[dict[str, Any]]) -> dict[str, str]:
         )
     said = {kind for past in history[:-1] for kind in past["warnings"]}
     return {kind: text for kind, text in found.items() if kind not in said}
-
-
-def _needs_every_class(loss: MetricLoss) -> bool:
-    """Whether every batch needs all classes. A user's own function is assumed not to."""
-    metric, by_batch = loss.metric, loss.momentum is None
-    if isinstance(metric, ClassMetric):
-        return by_batch and metric.average in ("binary", "macro") and metric.labels is None
-    return by_batch and isinstance(metric, EVERY_CLASS)
-
-
-def _class_counts(target: Tensor, ignore_index: int) -> list[float]:
-    """The number of examples of each class, or of each label."""
-    seen = target != ignore_index
-    soft = target.is_floating_point() or target.dtype == torch.bool
-    if soft and target.ndim > 1 and target.shape[1] > 1:  # multilabel
-        return (target * seen).transpose(0, 1).flatten(1).sum(1).tolist()
-    return target[seen].long().bincount(minlength=2).tolist()

@@ -11,15 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.store import archive
-from evalign.training.advice import TrainingWarning, batch_advice, new_advice
+from evalign.training.advice import TrainingWarning, new_advice
 from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
 from evalign.training.averaging import offsets_of, set_offsets
-from evalign.training.batches import Data, check_data, generators, in_order, shuffled
+from evalign.training.batches import Rows, check_rows, generators, shuffled
 from evalign.training.checkpoint import Saver
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.run import History, TrainingRun
@@ -30,10 +29,10 @@ from evalign.training.validation import loss_of, validate
 def fit(
     network: nn.Module,
     loss: Callable[..., Tensor],
-    X: Tensor | DataLoader,
-    y: Tensor | None = None,
+    X: Tensor,
+    y: Tensor,
     *,
-    validation: Data,
+    validation: Rows,
     metric: str | MetricFunction,
     score: Callable[..., Tensor] | None = None,
     settings: Settings | None = None,
@@ -55,10 +54,9 @@ def fit(
         loss: called as loss(logits, target), with sample_weight=... if there are weights. A
             module's state (temperature, running statistics) is part of the checkpoint; the module
             is in eval mode for the validation rows.
-        X: the training rows, on the network's device; or a DataLoader of (x, y) or
-            (x, y, sample_weight), for data beyond memory, which sets the batch size itself.
-        y: their targets; None with a DataLoader.
-        validation: the validation rows, as (X, y), (X, y, sample_weight) or a DataLoader.
+        X: the training rows, on the network's device.
+        y: their targets.
+        validation: the validation rows, as (X, y) or (X, y, sample_weight).
         metric: a name, or a function of a `Confusion`; evaluated on labels (argmax; logit > 0).
         score: scores an epoch in place of the metric. It is called with the logits, the targets
             and, if there are any, the weights of all validation rows.
@@ -95,13 +93,9 @@ def fit(
     parameters = [p for p in network.parameters() if p.requires_grad]
     require(bool(parameters), "fit", "network", "have parameters to train", "none")
     device = parameters[0].device
-    data = check_data("X", X if y is None else (X, y))
-    if sample_weight is not None:
-        data = check_data("sample_weight", (X, y, sample_weight))
-    validation = check_data("validation", validation)
-    in_memory = isinstance(data, tuple)
-    batches = math.ceil(len(data[0]) / settings.batch_size) if in_memory else len(data)
-    require(batches > 0, "fit", "X", "yield batches", "an empty DataLoader")
+    data = check_rows("X", (X, y) if sample_weight is None else (X, y, sample_weight))
+    validation = check_rows("validation", validation)
+    batches = math.ceil(len(X) / settings.batch_size)
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
     fused = device.type in ("cpu", "cuda")
     left_alone = set(undecayed)
@@ -123,7 +117,7 @@ def fit(
             patience=settings.patience,
             annealing=annealing,
         ),
-        generators=generators(data, device),
+        generators=generators(device),
     )
     if checkpoint is not None:
         run.describe(batches, metric, score, data, validation)
@@ -136,13 +130,11 @@ def fit(
             return network(x).float()
 
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        for name in run.generators.keys() - {"loader"}:  # that one belongs to the caller
-            run.generators[name].manual_seed(settings.seed)
+        for source in run.generators.values():
+            source.manual_seed(settings.seed)
         if resume and checkpoint is not None and Path(checkpoint).exists():
             run.load_state_dict(archive.load(checkpoint, archive.CHECKPOINT))
         saver = Saver(checkpoint, checkpoint_every)
-        if in_memory and not history and (text := batch_advice(loss, data[1], settings.batch_size)):
-            warnings.warn(text, TrainingWarning, stacklevel=2)
         try:
             while not run.stopping.finished:
                 start, cooled = time.perf_counter(), part_with_temperature(loss)
@@ -157,7 +149,7 @@ def fit(
                     lambda x: predict(run.averaged, x),
                     loss,
                     metric,
-                    in_order(validation, 4 * settings.batch_size, device),
+                    validation,
                     settings.batch_size,
                     score,
                 )
@@ -200,7 +192,7 @@ def _train(
     run: TrainingRun,
     predict: Callable[[nn.Module, Tensor], Tensor],
     parameters: list[nn.Parameter],
-    data: Data,
+    rows: Rows,
     batches: int,
 ) -> tuple[float, Tensor, Tensor]:
     """Train for one epoch; return the learning rate, and the sums of losses and gradient norms."""
@@ -208,7 +200,7 @@ def _train(
     step, rate = len(run.history) * batches, 0.0
     # Sums stay on the device and are read once per epoch, because a read waits for the device.
     loss_sum = norm_sum = torch.zeros((), device=device)
-    for x, target, *weight in shuffled(data, batches, run.generators["order"], device):
+    for x, target, *weight in shuffled(rows, batches, run.generators["order"]):
         rate = settings.rate(step, settings.epochs * batches)
         for group in run.optimizer.param_groups:
             group["lr"] = rate

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from evalign.store.files import StoreError
 from evalign.training.annealing import part_with_temperature
 from evalign.training.averaging import average_network, offsets_of
-from evalign.training.batches import Data
+from evalign.training.batches import Rows
 from evalign.training.configuration import checksum, configuration
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.settings import Settings
@@ -52,18 +51,17 @@ class TrainingRun:
     offsets: Tensor | None = None
     best: dict[str, Any] = field(default_factory=dict)
 
-    def describe(self, batches: int, metric: object, score: object, *data: Data) -> None:
+    def describe(self, batches: int, metric: object, score: object, *data: Rows) -> None:
         """Describe the call before the first step, to compare with when the run is resumed."""
         annealing = self.stopping.annealing
         cooled = {} if annealing is None else annealing.settings
         sharp = part_with_temperature(self.loss) if annealing is None else None
         named = [*self.network.named_parameters()]
         undecayed = {*self.optimizer.param_groups[1]["params"]}
-        rows = [part for part in data if not isinstance(part, DataLoader)]  # too long to read
         self.call = {
             "batches per epoch": batches,
             # Compared before the loss, because class weights may depend on the rows.
-            "the checksum of the rows": checksum(*(tensor for part in rows for tensor in part)),
+            "the checksum of the rows": checksum(*(tensor for rows in data for tensor in rows)),
             **configuration("loss", self.loss),
             **configuration("metric", metric),
             **configuration("score", score),

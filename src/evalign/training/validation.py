@@ -1,6 +1,6 @@
 """Validation: the loss and the true metric on held-out rows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from evalign.core.metrics import Metric
 from evalign.core.rows import Task, as_rows
 from evalign.core.values import signed
 from evalign.losses import WMWLoss
+from evalign.training.batches import Rows
 
 
 class Validation(NamedTuple):
@@ -28,7 +29,7 @@ def validate(
     predict: Callable[[Tensor], Tensor],
     loss: Callable[..., Tensor],
     metric: Metric,
-    batches: Iterable[tuple[Tensor, ...]],
+    rows: Rows,
     batch_size: int,
     score: Callable[..., Tensor] | None = None,
 ) -> Validation:
@@ -37,9 +38,8 @@ def validate(
     Pairwise losses, whose cost is quadratic in the rows, are averaged over batches of `batch_size`.
     A `score` of (logits, target[, weight]) replaces the metric of the argmax labels.
     """
-    outputs = [(predict(x), *rest) for x, *rest in batches]
-    require(bool(outputs), "fit", "validation", "yield batches", "an empty DataLoader")
-    logits, target, *weight = (torch.cat(part) for part in zip(*outputs, strict=True))
+    X, target, *weight = rows
+    logits = torch.cat([predict(x) for x in X.split(4 * batch_size)])
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     pairwise = any(isinstance(module, WMWLoss) for module in modules)
     parts = [(logits, target, *weight)]
@@ -65,25 +65,24 @@ def loss_of(
     return loss(logits, target, **({} if weight is None else {"sample_weight": weight}))
 
 
-def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
+def reading(loss: Callable[..., Tensor]) -> dict[str, Any]:
     """The `task`, `ignore_index` and `class_dim` of the loss, so that evaluation reads rows alike.
 
-    If the loss lacks an attribute, its parts are asked, as of a sum of two losses. `given` values
-    take precedence.
+    If the loss lacks an attribute, its parts are asked, as of a sum of two losses.
     """
     own = [*loss.modules()] if isinstance(loss, nn.Module) else []
     # One-hot rows and probabilities look multilabel, but cross-entropy has exclusive classes.
     exclusive = any(isinstance(part, nn.CrossEntropyLoss) for part in own)
     function = getattr(loss, "func", loss)  # inside a `functools.partial`
     task = "multiclass" if exclusive or function is F.cross_entropy else None
-    found: dict[str, Any] = {"task": task, "ignore_index": -100, "class_dim": None} | given
-    for name in found.keys() - given.keys():
+    found: dict[str, Any] = {"task": task, "ignore_index": -100, "class_dim": None}
+    for name, usual in found.items():
         parts = own if getattr(loss, name, None) is None else [loss]
         values = {getattr(part, name, None) for part in parts} - {None}
         allowed, got = f"have one {name} in all its parts", ", ".join(sorted(map(str, values)))
         cure = f"Give the loss itself an attribute {name}, which evaluation then uses."
         require(len(values) <= 1, type(loss).__name__, "loss", allowed, got, cure)
-        found[name] = next(iter(values), found[name])
+        found[name] = next(iter(values), usual)
     return found
 
 

@@ -6,7 +6,7 @@ from evalign_study.suite.plan import image_runs
 from evalign_study.trainers import images, tailed
 from evalign_study.trainers.images import train_image
 from evalign_study.trainers.methods import OURS
-from evalign_study.trainers.recipe import TRAINER
+from evalign_study.trainers.recipe import USUAL
 
 from study.tests.trainers import made_data
 from tests import tolerances
@@ -75,7 +75,7 @@ def test_captured_as_plain(method, rate, first, double, monkeypatch):
 @pytest.mark.parametrize("method", ["cross_entropy", f"{OURS}_f1"])
 def test_captured_as_plain_with_a_long_tail(method, ema_decay, monkeypatch):
     monkeypatch.setattr(images, "load", lambda name: made_data.images(name, rows=600, classes=3))
-    monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
+    monkeypatch.setattr(tailed, "USUAL", USUAL._replace(ema_decay=ema_decay))
     # Crops are drawn from a generator that the steps before a capture have moved on.
     crops = images.Images.crops
     monkeypatch.setattr(images.Images, "crops", lambda data, rows, places=None: crops(data, rows))

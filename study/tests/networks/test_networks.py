@@ -8,12 +8,11 @@ from evalign_study.networks import (
     PeopleNetwork,
     UNet,
     darknet19,
+    mlp,
     resnet18,
     resnet34,
     tiny_darknet,
 )
-
-from evalign.estimators.network import mlp
 
 PEOPLE = PeopleNetwork(width=8, rounds=2)
 

@@ -3,11 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from evalign_study.refuted.constrained import LARGEST_MULTIPLIER, RATE, ConstrainedLoss
+from evalign_study.refuted.constrained import (
+    LARGEST_MULTIPLIER,
+    RATE,
+    ConstrainedLoss,
+    undefined_without_rows,
+)
 from evalign_study.refuted.counted import CountedLoss
 from evalign_study.refuted.curves import PartialAUCLoss, RecallAtPrecisionLoss
 from sklearn.metrics import precision_recall_curve, recall_score, roc_auc_score
 
+from evalign import Confusion
+from evalign.core.constraints import parse
 from evalign.losses import AveragePrecisionLoss
 from tests import tolerances
 
@@ -88,3 +95,14 @@ def test_a_bound_that_is_met_changes_nothing():
     missed = bound(-logits, target)
     assert missed > free(-logits, target)
     assert 0 < bound.multipliers.values <= RATE
+
+
+@pytest.mark.parametrize("rate", ["recall", "fnr", "specificity", "fpr", "precision"])
+def test_a_rate_of_true_rows_is_unknown_without_any(rate):
+    """Precision is broken by the rule itself, and has its value for 0/0."""
+    none = torch.zeros(2)
+    of = {"recall": none, "fnr": none, "specificity": none + 1, "fpr": none + 1, "precision": none}
+    c = Confusion.from_predictions(torch.zeros(2).long(), of[rate].long(), num_classes=2)
+    (constraint,) = parse(f"{rate} >= 0.5")
+    assert undefined_without_rows(constraint.metric)(c).isnan() == (rate != "precision")
+    assert not constraint.metric(c).isnan()

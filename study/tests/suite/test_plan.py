@@ -3,9 +3,7 @@
 from evalign_study import data
 from evalign_study.suite.plan import METHODS, SETS, image_runs, runs
 from evalign_study.trainers.methods import EAST, GOALS, OPPONENTS, OURS
-from evalign_study.trainers.recipe import units
-
-from evalign.estimators.network import wanted
+from evalign_study.trainers.recipe import USUAL, units
 
 
 def test_runs_of_tables():
@@ -16,7 +14,7 @@ def test_runs_of_tables():
     assert len(parts) == 15 * 5
     assert all(len({(run.dataset, run.split_seed) for run in part}) == 1 for part in parts)
     assert {run.variant for run in found} == {"sound"}
-    usual = wanted("mlp").epochs
+    usual = USUAL.epochs
     for run in found:
         assert run.epochs == (30 if run.dataset == "creditcard" else usual)
     assert {run.epochs for run in runs(["creditcard"], epochs=2)} == {2}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from evalign_study import data
 from evalign_study.data import Dataset, card
+from evalign_study.networks import mlp
 from evalign_study.records.run import Run
 from evalign_study.trainers import goals, images, methods
 from evalign_study.trainers.choice import GOALS as TRAINER
@@ -28,7 +29,6 @@ from torch import nn
 
 from evalign import fit_decision
 from evalign import score as evalign_score
-from evalign.estimators.network import mlp
 from study.tests.trainers import made_data
 
 RUN = Run(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from evalign_study.data import Dataset, card
+from evalign_study.networks import mlp
 from evalign_study.records.run import Run
 from evalign_study.suite.standings import scores
 from evalign_study.trainers import multilabel
@@ -21,7 +22,6 @@ from evalign_study.trainers.multilabel import (
 )
 
 from evalign import score as evalign_score
-from evalign.estimators.network import mlp
 
 RUN = Run(dataset="emotions", variant="sound", method="binary_cross_entropy", epochs=20, seed=1)
 

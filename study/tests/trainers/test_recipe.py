@@ -11,6 +11,7 @@ from evalign_study.data import Dataset
 from evalign_study.records.run import scores, triples
 from evalign_study.suite.plan import runs
 from evalign_study.trainers import prepared, recipe, stacks
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.many import fit_many
 from evalign_study.trainers.methods import (
     EAST,
@@ -20,13 +21,10 @@ from evalign_study.trainers.methods import (
     make,
 )
 from evalign_study.trainers.prepared import prepare
-from evalign_study.trainers.recipe import decided_as, train
+from evalign_study.trainers.recipe import USUAL, decided_as, train
 
-from evalign import AlignedClassifier
 from evalign.decisions import fit_decision
-from evalign.estimators.network import wanted as wanted_by
 from evalign.training import Settings
-from evalign.training.settings import usual_batch_size
 
 
 @pytest.fixture
@@ -56,7 +54,7 @@ def small(**more):
     return runs(["mammography"], **{"splits": [0], "epochs": 2} | more)
 
 
-def test_the_trainer_is_the_estimators(made, monkeypatch):
+def test_the_usual_trainer(made, monkeypatch):
     asked = {}
 
     def note(build, members, *rows, settings, **more):
@@ -66,18 +64,17 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
     monkeypatch.setattr(recipe, "fit_many", note)
     with pytest.raises(InterruptedError):
         list(train(runs(["mammography"], splits=[0])))
-    usual, wanted, settings = AlignedClassifier(), wanted_by("mlp"), asked["settings"]
-    for name in ("epochs", "weight_decay"):
-        assert getattr(settings, name) == getattr(wanted, name)
-    assert settings.ema_decay == usual.ema_decay
+    settings = asked["settings"]
+    for name in ("epochs", "weight_decay", "ema_decay"):
+        assert getattr(settings, name) == getattr(USUAL, name)
     assert settings.patience is None
     default = Settings()
     for name in ("schedule", "warmup", "clip_norm"):
         assert getattr(settings, name) == getattr(default, name)
     assert settings.batch_size == usual_batch_size(192) == 32
     members = asked["members"]
-    assert {member.learning_rate for member in members} == {wanted.learning_rate}
-    assert {member.dropout for member in members} == {wanted.dropout}
+    assert {member.learning_rate for member in members} == {USUAL.learning_rate}
+    assert {member.dropout for member in members} == {USUAL.dropout}
     assert {member.seed for member in members} == {1}
     cooled = [member.annealing["rate"] for member in members if member.annealing]
     assert cooled == [0.9] * len(GOALS)  # EAST's

@@ -13,7 +13,7 @@ from evalign_study.trainers import decisions, images, methods, tailed
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.images import prepare
 from evalign_study.trainers.methods import NETWORKS, OPPONENTS, OURS, make
-from evalign_study.trainers.recipe import TRAINER, USUAL
+from evalign_study.trainers.recipe import USUAL
 from evalign_study.trainers.tailed import profile, split, train, weights
 from sklearn.metrics import (
     balanced_accuracy_score,
@@ -156,7 +156,7 @@ def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
     """Without augmentation, the two agree epoch by epoch."""
     crops = images.Images.crops
     monkeypatch.setattr(images.Images, "crops", lambda data, rows, places=None: crops(data, rows))
-    monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
+    monkeypatch.setattr(tailed, "USUAL", USUAL._replace(ema_decay=ema_decay))
     run, losses = run_of(f"{OURS}_f1", epochs=4, rows=180), noted(monkeypatch)
     record = train(run)
     data = prepare(run, CPU, split)

@@ -468,7 +468,6 @@ def test_a_mark_among_labels_is_no_class():
         torch.eye(2).bool().to_sparse(),
         torch.tensor([1j, 0]),
         torch.tensor([0, 1]).to(torch.uint64),
-        torch.tensor([0, 1], device="meta"),
     ],
 )
 def test_what_holds_no_labels_is_refused_in_one_line(labels):

@@ -7,12 +7,14 @@ from sklearn import ensemble
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree._tree import NODE_DTYPE
 
 from evalign.store import archive, models
 from evalign.store.files import StoreError
@@ -86,13 +88,12 @@ BOOSTED = [
 @pytest.mark.parametrize(("field", "place", "value"), [*TREES, *BOOSTED])
 def test_nodes_that_are_no_tree(tmp_path, field, place, value):
     """Compiled code would follow them out of the tree, or for ever."""
-    model = FOREST if (field, place, value) in TREES else BOOSTING
+    one = (field, place, value) in TREES
+    model, dtype = (FOREST, NODE_DTYPE) if one else (BOOSTING, PREDICTOR_RECORD_DTYPE)
     archive.save(tmp_path / "model", model.fit(X, CODES))
     state, tensors = opened(tmp_path / "model")
-    changed = next(tensors[name] for name in tensors if name.endswith(f"/{field}"))
-    if changed.dtype == torch.uint32:  # of which torch changes no element
-        changed = changed.view(torch.int32)
-    changed[place] = value
+    nodes = next(tensors[name] for name in tensors if name.endswith("/nodes"))
+    nodes.numpy().view(models.packed(dtype)[0])[field][place] = value
     forge(tmp_path / "model", state, tensors)
     with pytest.raises(StoreError, match=r"cannot be opened: .*tree [^\n]*$"):
         archive.load(tmp_path / "model")
@@ -101,7 +102,8 @@ def test_nodes_that_are_no_tree(tmp_path, field, place, value):
 TREE, DUMMY, FIRST = DecisionTreeClassifier(), DummyClassifier(), "+.estimators_.0"
 WRONG = [
     (FOREST, f"{FIRST}.+.tree_.+.width", 400), (FOREST, f"{FIRST}.+.tree_.+.width", -1),
-    (FOREST, f"{FIRST}.+.tree_", 3), (FOREST, f"{FIRST}.+.n_features_in_", 400),
+    (FOREST, f"{FIRST}.+.tree_", 3), (FOREST, f"{FIRST}.+.tree_.+.fields", "[]"),
+    (FOREST, f"{FIRST}.+.n_features_in_", 400),
     (FOREST, f"{FIRST}.+.n_classes_", 10**9), (FOREST, FIRST, 3), (FOREST, "+.n_jobs", 10**5),
     (FOREST, "+.n_features_in_", 400), (FOREST, "+.n_classes_", 10**9), (FOREST, "+.n_outputs_", 2),
     (FOREST, "+.classes_", ...), (TREE, "+.classes_", ...), (TREE, "+.n_features_in_", 400),
@@ -124,11 +126,13 @@ def test_numbers_that_do_not_fit_together(tmp_path, model, where, value):
 def test_trees_without_nodes_or_with_others(tmp_path, model):
     archive.save(tmp_path / "model", model.fit(X, CODES))
     state, tensors = opened(tmp_path / "model")
-    fields = [name for name in tensors if "/nodes/" in name]
-    first = fields[0].rpartition("/")[0]
-    for change in (lambda w: w[:0], lambda w: w[:-1], lambda w: w.double()):
-        changed = {n: change(w) if n.startswith(first) else w for n, w in tensors.items()}
-        forge(tmp_path / "model", state, changed)
+    first = next(name for name in tensors if name.endswith("/nodes"))
+    size = models.packed(NODE_DTYPE if model is FOREST else PREDICTOR_RECORD_DTYPE)[0].itemsize
+    for change in (
+        lambda w: w[:0], lambda w: w[:-1], lambda w: w[:-size], lambda w: w.double(),
+        lambda w: w.view(-1, size),
+    ):  # fmt: skip
+        forge(tmp_path / "model", state, tensors | {first: change(tensors[first])})
         with pytest.raises(StoreError, match="cannot be opened"):
             archive.load(tmp_path / "model")
 

@@ -167,10 +167,11 @@ def test_dates_of_text_and_with_a_zone():
     np.testing.assert_array_equal(aware.transform(berlin), encoder.transform(typed))
     np.testing.assert_array_equal(aware.transform(berlin.astype(object)), encoder.transform(typed))
     np.testing.assert_array_equal(aware.transform(typed), encoder.transform(berlin))
-    found = parsed_dates(["2024-02-29T10:00+01:00", "9999-12-31T23:00-05:00", None]).values
-    expected = ["2024-02-29T09:00", "10000-01-01T04:00", "NaT"]  # beyond Python's own dates
+    found = parsed_dates(["2024-02-29T10:00+01:00", "9999-12-31", None]).values
+    expected = ["2024-02-29T09:00", "9999-12-31", "NaT"]
     np.testing.assert_array_equal(found, np.array(expected, "datetime64[us]"))
-    for wrong in ("2023-02-29", "20240101", "2024-W01-1", "2024-1-1", "1"):
+    beyond = "9999-12-31T23:00-05:00"  # a year that Python does not have, in UTC
+    for wrong in (beyond, "2023-02-29", "20240101", "2024-W01-1", "2024-1-1", "1"):
         assert parsed_dates([wrong]) is None
 
 
@@ -232,32 +233,16 @@ def test_gaps_of_an_array():
     np.testing.assert_array_equal(encoder.transform(new)[0, :3], np.nanmedian(array[:, :3], 0))
 
 
-@pytest.mark.parametrize("kind", [object, str])
-def test_an_array_of_text(kind):
-    """Text that is a number in every cell is a number, as in every frame."""
-    cells = [["red", 1.5, "u"], ["blue", np.nan, "v"], ["", -2e3, "v"]] * 10
-    encoder = FrameEncoder().fit(np.array(cells, dtype=kind))
-    assert encoder.get_feature_names_out().tolist() == [
-        "x1",
-        "x0 is missing",
-        "x0=blue",
-        "x0=red",
-        "x1 is missing",
-        "x2=u",
-        "x2=v",
-    ]
-    expected = [[1.5, 0, 0, 1, 0, 1, 0], [-999.25, 0, 1, 0, 1, 0, 1], [-2e3, 1, 0, 0, 0, 0, 1]]
-    np.testing.assert_array_equal(encoder.transform(np.array(cells[:3], dtype=kind)), expected)
-    np.testing.assert_array_equal(encoder.transform(cells[:3]), expected)
+def test_text_that_is_a_number_in_every_cell_is_a_number():
     codes = pd.DataFrame({"zip": pd.Series(["01", "02"] * 20)})
     assert FrameEncoder().fit(codes).get_feature_names_out().tolist() == ["zip"]
     declared = FrameEncoder().fit(codes.astype("category"))
     assert declared.get_feature_names_out().tolist() == ["zip=01", "zip=02"]
 
 
-def test_a_median_that_is_as_large_as_numbers_get():
-    array = np.array([[1.7e308], [1.7e308], [np.nan]])
-    np.testing.assert_array_equal(FrameEncoder().fit_transform(array)[:, 0], 1.7e308)
+def test_an_array_of_text_is_refused():
+    with pytest.raises(ValueError, match="could not convert string to float: 'red'"):
+        FrameEncoder().fit(np.array([["red", 1.5], ["blue", 2]], dtype=object))
 
 
 # What is left out, and what differs.
@@ -302,10 +287,7 @@ DIFFERENT = [
     (changed(since=7), "Got numbers in column 'since', which held dates in fit."),
     (changed(since=["2024-01-31", *["soon"] * (ROWS - 1)]), "Got text ('soon' in row 2; the"),
     (changed(age=np.inf), "must hold finite numbers. Got inf in column 'age', row 1"),
-    (
-        X.set_axis([*"aaaaaaa"], axis=1),
-        "X of FrameEncoder must name each column once. Got 'a' 7",
-    ),
+    (X.set_axis([*"aaaaaaa"], axis=1), "Expected unique column names, got"),
 ]
 
 
@@ -336,12 +318,12 @@ def test_what_does_not_differ():
 REFUSED = [
     (changed(age=[1 + 2j] * ROWS), TypeError, "one in a cell. Got complex128 in column 'age'"),
     (changed(age=[[1, 2]] * ROWS), TypeError, "must hold numbers, text, booleans or dates, one"),
-    (changed(age=pd.to_timedelta(3, "h")), TypeError, "Got Duration(time_unit='"),
+    (changed(age=pd.to_timedelta(3, "h")), TypeError, "Got timedelta64["),
     (pl.DataFrame({"age": [[1.0]] * ROWS}), TypeError, "Got List(Float64) in column 'age'"),
     (
         pd.DataFrame({"country": ["NL"] * ROWS}),
         ValueError,
-        "must hold a column to learn from. Got none: 'country' (constant)",
+        "must hold a column to learn from. Got none: {'country': 'constant'}",
     ),
     (pl.from_pandas(X).lazy(), TypeError, "Got a LazyFrame. Call its collect()."),
 ]
@@ -374,9 +356,11 @@ def test_arrays_and_frames_for_each_other():
     wrong = "X has 1 features, but FrameEncoder is expecting 2 features"
     with pytest.warns(UserWarning, match=said), pytest.raises(ValueError, match=wrong):
         array.transform(numbers[["age"]])
-    unnamed = FrameEncoder().fit(X.set_axis(range(X.shape[1]), axis=1))
+    unnamed_X = X.set_axis(range(X.shape[1]), axis=1)
+    unnamed = FrameEncoder().fit(unnamed_X)
     assert not hasattr(unnamed, "feature_names_in_")
     assert unnamed.features_.given == tuple(f"x{i}" for i in range(X.shape[1]))
+    np.testing.assert_array_equal(unnamed.transform(unnamed_X), FrameEncoder().fit_transform(X))
 
 
 # For scikit-learn.

@@ -173,7 +173,6 @@ def test_labels():
         found.encode(frame.replace("no", "maybe"), "new.csv")
     with pytest.raises(InputError, match=r"has no label in 2 rows, the first of them row 2\. Fill"):
         found.encode(pd.DataFrame({"y": ["no", None, None]}), "new.csv")
-    assert labels("b", "a", "b", "a").extended(["c"]).names == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -191,13 +190,18 @@ def test_labels_that_are_no_classes(cells, positive, words):
         labels(*cells, positive=positive)
 
 
-@pytest.mark.parametrize("late", ["red", "1.5", "", "true"])
+LATE = ["red", "1.5", "", "true", str(2**63 + 5)]
+
+
+@pytest.mark.parametrize("late", LATE)
 @pytest.mark.parametrize("early", ["7", "blue", "true"])
 def test_a_column_that_changes_late_is_read_as_a_whole(tmp_path, early, late):
-    """A large file is read in parts of a million cells, and none of them decides on a column."""
+    """pandas can read a large file in parts, none of which may decide on a column."""
     rows = pd.DataFrame({"a": [early] * 5_000 + [late] * 3})
     rows = rows.join(pd.DataFrame(1, rows.index, [f"b{i}" for i in range(256)]))  # parts are small
     path = tmp_path / "data.csv"
     rows.to_csv(path, index=False)
-    whole = pd.read_csv(path, low_memory=False)
-    pd.testing.assert_frame_equal(TableFile(path).read(), whole)
+    frame = TableFile(path).read()
+    pd.testing.assert_frame_equal(frame, pd.read_csv(path, low_memory=False))
+    if early == "7" and late == LATE[-1]:  # as floats, these ids would be others
+        assert frame["a"].tolist() == [7] * 5_000 + [2**63 + 5] * 3

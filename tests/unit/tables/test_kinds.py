@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from evalign.tables import DataWarning, FrameEncoder, overview
+from evalign.tables import FrameEncoder, overview
 from evalign.tables.kinds import UNREPEATED, as_kind
 from evalign.tables.values import read_table
 
@@ -66,7 +66,7 @@ def test_cells_that_are_not_numbers_are_named(cell):
     cells[6] = cells[20] = cell
     said = (
         rf"Column 'charge' must hold numbers only.* Got '{cell.replace('$', '[$]')}' in row 7 "
-        r"\(the first is 1\) and in 1 other\. .*--missing.*na_values.*--drop 'charge'"
+        r"\(the first is 1\)\. .*--missing.*na_values.*--drop 'charge'"
     )
     for table in (pd.DataFrame({"charge": cells}), pl.DataFrame({"charge": cells})):
         with pytest.raises(ValueError, match=said):
@@ -93,13 +93,5 @@ def test_overview():
         ("since", "date", 0, 2, ["2024-01-31 00:00:00", "2024-02-29 00:00:00"]),
         ("person", "left out: looks like an id", 0, 40, ["0", "1", "2"]),
     ]
-    with pytest.raises(ValueError, match="X of overview must be a frame"):
+    with pytest.raises(TypeError, match="X of overview must be a frame"):
         overview(np.zeros((3, 2)))
-
-
-def test_stand_ins():
-    values = np.where(np.arange(ROWS) % 9 == 0, -999, RNG.uniform(0, 100, ROWS))
-    with pytest.warns(DataWarning, match=r"Column 'age' holds -999 in 5 rows, and no other number"):
-        FrameEncoder().fit(pd.DataFrame({"age": values}))
-    for plain in (values.clip(0), np.where(values < 0, -50, values), np.linspace(-999, 0, ROWS)):
-        FrameEncoder().fit(pd.DataFrame({"age": plain}))

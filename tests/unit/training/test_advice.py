@@ -6,12 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from evalign import MetricLoss, metrics
-from evalign.training.advice import TrainingWarning, batch_advice
+from evalign import MetricLoss
+from evalign.training.advice import TrainingWarning
 from evalign.training.loop import fit
 from tests.unit.training.runs import mlp, rows, settings
-
-RARE = torch.tensor([0] * 940 + [1] * 50 + [2] * 10)
 
 
 def run(network, loss, *, data=None, metric="f1_macro", **changes):
@@ -33,67 +31,6 @@ def run(network, loss, *, data=None, metric="f1_macro", **changes):
 
 def test_a_good_run_is_silent():
     assert not any(run(mlp(), MetricLoss("f1_macro"), epochs=40))
-
-
-@pytest.mark.parametrize(
-    "metric", ["f1_macro", "balanced_accuracy", "matthews_corrcoef", "g_mean", "cohen_kappa"]
-)
-def test_too_few_examples_of_a_class(metric):
-    assert batch_advice(MetricLoss(metric), RARE, 100) == (
-        "A batch of 100 rows holds 1 examples of the rarest class on average, too few for the "
-        "loss's metric: below 12 its recall in a batch is mostly noise. Use batches of 1200 rows, "
-        "or a loss that averages over batches, as AlignedLoss does."
-    )
-    assert batch_advice(nn.ModuleList([nn.CrossEntropyLoss(), MetricLoss(metric)]), RARE, 100)
-    assert batch_advice(MetricLoss(metric), RARE.repeat(10), 1100)
-    assert batch_advice(MetricLoss(metric), RARE.repeat(10), 1200) is None
-
-
-FREQUENT = metrics.Recall(average="macro", labels=(0, 1, 7))
-IGNORED = torch.tensor([0, 2] * 500 + [-100] * 10)
-PIXELS = torch.zeros(10, 100, 100, dtype=torch.int64)
-PIXELS[:, 0, :5] = 1
-
-
-@pytest.mark.parametrize(
-    ("loss", "target", "batch_size"),
-    [
-        (MetricLoss("accuracy"), RARE, 100),
-        (MetricLoss("f1_weighted"), RARE, 100),
-        (MetricLoss("f1_macro", momentum=0.1), RARE, 100),
-        (nn.CrossEntropyLoss(), RARE, 100),
-        (lambda logits, target: logits.sum(), RARE, 100),
-        (MetricLoss(FREQUENT), RARE, 300),  # a rare class that the metric leaves out
-        (MetricLoss("f1_macro"), IGNORED, 100),  # a class without a row
-        (MetricLoss("f1_macro"), PIXELS, 4),
-    ],
-)
-def test_enough_examples(loss, target, batch_size):
-    assert batch_advice(loss, target, batch_size) is None
-
-
-@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
-def test_the_positive_class_of_two(shape, dtype):
-    """F1 is about class 1, however rare class 0 is."""
-    y = (torch.arange(1000) < 50).to(dtype).reshape(shape)
-    assert batch_advice(MetricLoss("f1"), y, 100)
-    assert batch_advice(MetricLoss("f1"), 1 - y, 100) is None
-    assert batch_advice(MetricLoss("f1_macro"), 1 - y, 100)
-
-
-def test_multilabel():
-    y = torch.zeros(1000, 3, dtype=torch.bool)
-    y[:500] = True
-    assert batch_advice(MetricLoss("f1_macro"), y, 100) is None
-    y[20:, 1] = False
-    assert batch_advice(MetricLoss("f1_macro"), y, 100)
-
-
-def test_small_batches_in_a_run():
-    kinds, caught = run(mlp(), MetricLoss("f1_macro"), batch_size=10, epochs=2)
-    assert not kinds
-    assert [str(w.message)[:20] for w in caught] == ["A batch of 10 rows h"]
 
 
 class Constant(nn.Module):

@@ -8,7 +8,6 @@ import signal
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 from evalign import MetricLoss
 from evalign.store import archive
@@ -111,38 +110,6 @@ def test_another_temperature_is_refused(tmp_path, annealed, name):
     assert train(0.2)[-1]["temperature"] == train(0.2)[-1]["temperature"] == pytest.approx(0.2)
     with pytest.raises(StoreError, match=f"{name} was 0.2.* and is now 0.1"):
         train(0.1)
-
-
-@pytest.mark.parametrize("own_generator", [False, True])
-def test_a_data_loader_resumes_exactly(tmp_path, own_generator):
-    class Stop(Exception):
-        pass
-
-    def go(stop_at=None, **changes):
-        generator = torch.Generator().manual_seed(1) if own_generator else None
-        loader = DataLoader(TensorDataset(*rows()), 64, shuffle=True, generator=generator)
-
-        def on_epoch(record):
-            if record["epoch"] == stop_at:
-                raise Stop
-
-        network = mlp()
-        fit(
-            network,
-            nn.CrossEntropyLoss(),
-            loader,
-            validation=rows(100, seed=1),
-            metric="f1_macro",
-            settings=settings(epochs=6),
-            on_epoch=on_epoch,
-            **changes,
-        )
-        return bytes_of(network)
-
-    expected = go()
-    with pytest.raises(Stop):
-        go(stop_at=4, checkpoint=tmp_path / "run")
-    assert go(checkpoint=tmp_path / "run", resume=True) == expected
 
 
 def test_killed_at_six_random_moments(tmp_path, uninterrupted):

@@ -10,7 +10,6 @@ from sklearn.metrics import f1_score
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from evalign import AlignedLoss, MetricLoss, metrics
 from evalign.losses import FocalLoss, WMWLoss
@@ -172,13 +171,13 @@ def test_cross_entropy_has_one_class_a_row_however_its_target_is_written(loss, s
     (X, y), network = rows(), mlp().eval()
     form = (1 - smoothing) * torch.eye(3) + smoothing / 3
     given = network, loss, metrics.resolve("f1_macro")
-    by_row, by_index = (validate(*given, [(X, target)], 64) for target in (form[y], y))
+    by_row, by_index = (validate(*given, (X, target), 64) for target in (form[y], y))
     assert by_row.metric == by_index.metric
 
 
 def test_a_loss_over_pairs_is_validated_in_batches():
     (X, y), network, loss = rows(classes=2), mlp(1).eval(), WMWLoss()
-    found = validate(network, loss, metrics.resolve("f1"), [(X, y)], 64).loss
+    found = validate(network, loss, metrics.resolve("f1"), (X, y), 64).loss
     with torch.no_grad():
         parts = [loss(network(x), t) for x, t in zip(X.split(64), y.split(64), strict=True)]
         whole = loss(network(X), y)
@@ -314,15 +313,14 @@ def test_nothing_is_read_from_the_device_within_an_epoch(monkeypatch):
 X, Y = rows(20)
 NETWORK, CE = mlp(), nn.CrossEntropyLoss()
 OK = {"validation": (X, Y), "metric": "f1_macro"}
-NO_BATCHES = DataLoader(TensorDataset(X, Y), batch_size=64, drop_last=True)
-
 
 WRONG = {
-    "come with y, as tensors, or be a DataLoader. Got no y": lambda: fit(NETWORK, CE, X, **OK),
+    "X of fit must come with y, as tensors. Got ['Tensor', 'ndarray']. Use torch": lambda: fit(
+        NETWORK, CE, X, Y.numpy(), **OK
+    ),
     "have rows, and a target for each. Got [20, 19]": lambda: fit(NETWORK, CE, X, Y[:-1], **OK),
-    "X of fit must yield batches": lambda: fit(NETWORK, CE, NO_BATCHES, **OK),
-    "validation of fit must yield batches": lambda: fit(
-        NETWORK, CE, X, Y, validation=NO_BATCHES, metric="f1_macro"
+    "validation of fit must come with y": lambda: fit(
+        NETWORK, CE, X, Y, validation=(X,), metric="f1_macro"
     ),
     "have parameters to train. Got none": lambda: fit(nn.Flatten(), CE, X, Y, **OK),
     "ema_decay of Settings must lie between 0 and 1": lambda: Settings(ema_decay=1.0),
@@ -333,15 +331,3 @@ WRONG = {
 def test_bad_input(text):
     with pytest.raises(ValueError, match=re.escape(text)):
         WRONG[text]()
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter(TensorDataset(X, Y))
-
-
-def test_a_stream_validates():
-    stream = DataLoader(Stream(), batch_size=8)
-    how = {"metric": "f1_macro", "settings": settings(epochs=1)}
-    found, whole = (fit(mlp(), CE, X, Y, validation=v, **how)[0] for v in (stream, (X, Y)))
-    assert found["validation_metric"] == whole["validation_metric"]

@@ -103,12 +103,11 @@ class FunctionMetric(Metric):
 
 
 def _takes_one_argument(function: Any) -> bool:
-    of_torchmetrics = hasattr(function, "update") and hasattr(function, "compute")
     try:  # of a module, such as torch's losses, by its forward
         signature(getattr(function, "forward", function)).bind(None)
     except (TypeError, ValueError):  # a built-in function may have no signature
         return False
-    return not (isinstance(function, type) or of_torchmetrics)
+    return not isinstance(function, type)
 
 
 @dataclass(frozen=True)
@@ -180,10 +179,7 @@ class ClassMetric(NamedMetric):
 
     def __call__(self, c: Confusion) -> Tensor:
         if self.average == "binary":
-            cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted"
-            cure += (
-                "; if dimension 1 holds no labels, logits.unsqueeze(1)." if c.multilabel else "."
-            )
+            cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted."
             require(c.two, self.stem, "classes", "be two", c.size, cure)
             return self.score(c)[1]
         if self.average is None:

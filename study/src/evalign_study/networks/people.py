@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from evalign.estimators.network import mlp
+from evalign_study.networks.mlp import mlp
 
 
 class PeopleNetwork(nn.Module):

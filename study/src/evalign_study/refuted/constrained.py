@@ -12,7 +12,8 @@ from evalign.aggregation.running import keep
 from evalign.core import membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Constraint, parse, undefined_without_rows
+from evalign.core.constraints import Constraint, OfClass, parse, undefined
+from evalign.core.metrics import Metric
 from evalign.losses.base import zero_if_empty
 from evalign_study.refuted.counted import CountedLoss
 
@@ -23,7 +24,18 @@ from evalign_study.refuted.counted import CountedLoss
 RATE = 0.005
 PENALTY = 0.1  # a weight also responds to the shortfall at once, which damps oscillation
 LARGEST_MULTIPLIER = 5.0  # a bound that needs more is taken to be infeasible
+OF_TRUE_ROWS = ("recall", "fnr", "specificity", "fpr")  # whose rows the labels do not choose
 LEAST_ROOM = 0.01  # as a share of the metric's range: recall >= 1 would leave no room
+
+
+def undefined_without_rows(metric: Metric) -> Metric:
+    """The metric with NaN where no row is of the class that its rate is of.
+
+    Before the first row of a class its recall is not 0. Other metrics keep their value for 0/0: a
+    precision without a row of that label is broken by the rule itself.
+    """
+    rate = isinstance(metric, OfClass) and metric.metric.stem in OF_TRUE_ROWS
+    return undefined(metric) if rate else metric
 
 
 class ConstrainedLoss(CountedLoss):

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from evalign.estimators.scaling import Standardizer
 from evalign.training.split import three_way_split
 from evalign_study.data import load
+from evalign_study.data.standardizer import Standardizer
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.trainers.methods import NETWORKS, make

@@ -28,12 +28,12 @@ from evalign.decisions import fit_decision
 from evalign.estimators.scaling import QuantileNormal
 from evalign.training import Settings, three_way_split
 from evalign.training.averaging import average_network
-from evalign.training.settings import usual_batch_size
 from evalign_study import data
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers import images
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.crops import Images
 from evalign_study.trainers.goal_methods import (
     BOUNDED,
@@ -47,7 +47,7 @@ from evalign_study.trainers.images import Parts, seeded
 from evalign_study.trainers.libauc_losses import rival
 from evalign_study.trainers.methods import NETWORKS
 from evalign_study.trainers.prepared import thin
-from evalign_study.trainers.recipe import TRAINER, USUAL
+from evalign_study.trainers.recipe import USUAL
 
 PREFIX = "goal_"
 CONFIDENCES = {"met": None, "promised": 0.95}
@@ -150,7 +150,7 @@ class GoalLearner:
             epochs=run.epochs,
             learning_rate=run.learning_rate,
             weight_decay=USUAL.weight_decay,
-            ema_decay=TRAINER.ema_decay,
+            ema_decay=USUAL.ema_decay,
         )
         self.order = torch.Generator(self.device).manual_seed(run.seed)
         self.number = 0

@@ -16,9 +16,9 @@ from evalign import losses
 from evalign.core.checks import require
 from evalign.core.heaviside import tempered
 from evalign.core.metrics import FBeta, MetricFunction
-from evalign.estimators.network import mlp
 from evalign.training.recipes import COOLINGS
 from evalign_study import networks
+from evalign_study.networks import mlp
 from evalign_study.refuted.counted import CountedLoss
 from evalign_study.trainers.following import FOLLOWING, settings_of
 

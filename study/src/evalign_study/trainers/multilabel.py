@@ -21,19 +21,19 @@ from torch import Tensor, nn
 from evalign import losses
 from evalign.core.checks import require
 from evalign.decisions import fit_decision
-from evalign.estimators.network import mlp
-from evalign.estimators.scaling import Standardizer
 from evalign.training import Settings, TrainingWarning, fit, three_way_split
-from evalign.training.settings import usual_batch_size
 from evalign_study.data import load
+from evalign_study.data.standardizer import Standardizer
+from evalign_study.networks import mlp
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.refuted.counted import CountedLoss
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.decisions import DECISIONS
 from evalign_study.trainers.following import FOLLOWING, offsets_now, settings_of
 from evalign_study.trainers.methods import Method
 from evalign_study.trainers.prepared import Rows
-from evalign_study.trainers.recipe import TRAINER, USUAL
+from evalign_study.trainers.recipe import USUAL
 
 MACRO, MICRO, SAMPLES = METRICS = ("f1_macro", "f1_micro", "f1_samples")
 FITTED = {MACRO: MACRO, MICRO: MICRO, SAMPLES: MICRO}  # what rules are fitted for
@@ -139,7 +139,7 @@ def train_network(run: Run) -> MultilabelOutcome:
             batch_size=usual_batch_size(len(X)),
             learning_rate=USUAL.learning_rate,
             weight_decay=USUAL.weight_decay,
-            ema_decay=TRAINER.ema_decay,
+            ema_decay=USUAL.ema_decay,
             patience=None,
             seed=run.seed,
         )

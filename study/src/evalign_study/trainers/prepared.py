@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from evalign.core.checks import require
-from evalign.estimators.scaling import Standardizer
 from evalign.training.split import three_way_split
 from evalign_study import data
+from evalign_study.data.standardizer import Standardizer
 from evalign_study.records.run import BINARY, MULTICLASS
 
 Rows = tuple[Tensor, Tensor]  # (X, y), or (logits, y)

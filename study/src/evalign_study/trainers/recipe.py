@@ -1,6 +1,6 @@
-"""Networks for tables of features, trained as by `AlignedClassifier`, for the suite.
+"""Networks for tables of features, for the suite.
 
-All methods have the estimator's trainer, and those of one split train as one stack (`many`). One
+All methods have one trainer, and those of one split train as one stack (`many`). One
 training of an opponent serves all metrics; our recipe and EAST have a training for each metric.
 Because one training serves several metrics, none of them may end it early: every training goes
 through the whole cosine schedule (patience None), and the best epoch by each metric is kept.
@@ -9,7 +9,7 @@ through the whole cosine schedule (patience None), and the best epoch by each me
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +18,11 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
-from evalign.estimators import AlignedClassifier
-from evalign.estimators.network import wanted
 from evalign.training import Settings
-from evalign.training.settings import usual_batch_size
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers import stacks
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.many import METRIC, Member, Trained, fit_many
 from evalign_study.trainers.methods import (
@@ -40,11 +38,22 @@ from evalign_study.trainers.picks import finite
 from evalign_study.trainers.prepared import Prepared
 from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, rows_of, tf32
 
-# The defaults of the estimator, and of it with this network; `Settings` has the others.
-TRAINER, USUAL = AlignedClassifier(network="mlp"), wanted("mlp")
 RATE = 0.9  # EAST's cooling (EAST 4.3)
 WITHOUT_PRIOR = ("logit_adjusted", "balanced_cross_entropy")  # in the logits of these opponents
 MOST_WRITTEN = 20  # classes; for more of them, matrices would take up most of a file of records
+
+
+class Usual(NamedTuple):
+    """How the networks of the suite are trained; `Settings` has the rest."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    dropout: float = 0.2
+    epochs: int = 100
+    ema_decay: float = 0.995
+
+
+USUAL = Usual()
 
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
@@ -114,7 +123,7 @@ def _train_stack(
                 epochs=runs[0].epochs,
                 batch_size=batch_size,
                 weight_decay=USUAL.weight_decay,
-                ema_decay=TRAINER.ema_decay,
+                ema_decay=USUAL.ema_decay,
                 patience=None,
                 watch="loss",
             ),

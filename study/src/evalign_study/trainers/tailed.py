@@ -20,17 +20,17 @@ from torch import Tensor, nn
 
 from evalign.training import Settings
 from evalign.training.early_stopping import EarlyStopping
-from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run, scores, triples
+from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.crops import Images
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.images import Parts, prepare
 from evalign_study.trainers.methods import OPPONENTS, Problem, make
 from evalign_study.trainers.picks import finite
-from evalign_study.trainers.recipe import TRAINER, USUAL, decided_as, metrics
+from evalign_study.trainers.recipe import USUAL, decided_as, metrics
 from evalign_study.trainers.scheduled import ScheduledLearner
 
 
@@ -139,7 +139,7 @@ class _TailedLearner(ScheduledLearner[Images]):
             epochs=run.epochs,
             learning_rate=run.learning_rate,
             weight_decay=USUAL.weight_decay,
-            ema_decay=TRAINER.ema_decay,
+            ema_decay=USUAL.ema_decay,
         )
         batches = math.ceil(rows / usual_batch_size(rows))
         super().__init__(run, images, loss, rows // batches, settings)
