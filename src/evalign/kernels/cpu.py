@@ -92,7 +92,7 @@ def forward(
     odds, own, even = _of_classes(settings, weight, classes)
     ones_and_odds = torch.stack([torch.ones_like(odds), odds])
     below, kept = -torch.finfo(weight.dtype).smallest_normal, list[Tensor]()
-    later = torch.arange(classes - 1, -1, -1, dtype=weight.dtype).unsqueeze(1)
+    later = torch.arange(classes - 1, -1, -1, device=weight.device).to(weight).unsqueeze(1)
     sums, cross = (weight.new_zeros(size, dtype=torch.float64) for size in ((5, classes), ()))
     for z, rows, h, _ in _blocks(logits.detach(), weight):
         y, w, x = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows], torch.empty_like(h)
