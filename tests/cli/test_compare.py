@@ -81,15 +81,6 @@ def test_table_and_verdict_for_a_person(data):
     assert "linear: f1_macro" in result.err
 
 
-def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
-    """EAST asks for larger batches, for which the command has no option."""
-    monkeypatch.setattr(command, "DEFAULT", ())
-    monkeypatch.setattr(command, "RECIPES", {"east": None})
-    said = done("compare", binary, "--target", "label", "--metric", "f1", *QUICK).err
-    assert "The positive class is 'b'" in said
-    assert "A batch of" not in said
-
-
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     "options", [["--weight", "copies"], ["--group", "household"], ["--positive", "a"]]

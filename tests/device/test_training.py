@@ -16,7 +16,6 @@ from tests.estimator.models import SmallNetwork, imbalanced
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-    pytest.mark.filterwarnings("ignore:A batch of:evalign.training.TrainingWarning"),
     pytest.mark.filterwarnings("ignore:All validation rows:evalign.training.TrainingWarning"),
 ]
 X, Y = imbalanced(600, classes=3)

@@ -41,8 +41,6 @@ def tagged(rows=500, seed=0, noise=0.8):
 
 X, Y = tagged()
 NEW = tagged(4000, seed=1)
-# A batch of 64 has few rows of a rare label; "east" says so.
-pytestmark = pytest.mark.filterwarnings("ignore:A batch of:evalign.training.TrainingWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,12 @@ from tests.report.made import contents, labelled, tried
 ROWS = 400
 KEPT = "accuracy >= 0"
 COST = "expected_cost[[0, 1], [1, 0]]"
-HOW = {"aligned": "how to get it", "cross_entropy_argmax": "how to get the other"}
 
 
 def result(own, own_argmax, other=None, other_argmax=None, metric="accuracy", **changes):
     """Score methods that are wrong in the given numbers of rows, the first ones."""
     y, rows = np.arange(ROWS) % 2, np.arange(ROWS)
-    made = contents(2, ROWS, metric=metric, how=HOW, y=y)
+    made = contents(2, ROWS, metric=metric, y=y)
 
     def model(scored, *errors):
         return labelled(scored, *(np.where(rows < wrong, 1 - y, y) for wrong in errors))
@@ -58,7 +57,7 @@ def test_it_helped(metric, sign):
     text = f"It helped: {metric.split('[')[0]} is {values}, better by 0.200 (95% interval 0.1"
     assert found["sentence"].startswith(text)
     use, simple = found["next"]
-    assert use == "Use aligned with its decision rule (how to get it)."
+    assert use == "Use aligned with its decision rule."
     assert simple.startswith("Cross-entropy with its own decision rule reaches 0.")
     # Not if its rule is clearly worse.
     assert answered(20, 60, 80, 100, metric=metric)["next"] == [use]
@@ -73,7 +72,7 @@ def test_it_helped(metric, sign):
 
 
 def test_it_did_not_help():
-    use = "Use cross-entropy with argmax (how to get the other)."
+    use = "Use cross-entropy with argmax."
     found = answered(100, 100, 21, 20)
     assert found["verdict"] == "did not help"
     assert ", worse by 0.200 (95% interval 0.1" in found["sentence"]
@@ -100,7 +99,7 @@ def test_the_rows_cannot_tell():
     # Cross-validation compared the candidates on more rows.
     found = answered(50, 60, 54, 53, tried=tried())
     assert "blend is better than trees with argmax by 0.200" in found["next"][0]
-    assert found["next"][1] == "Use aligned with its decision rule (how to get it)."
+    assert found["next"][1] == "Use aligned with its decision rule."
     found = {"value": 0.0, "low": -0.1, "high": 0.1}
     advice = _until_clear(contents(), {}, found)
     assert advice == ["The measured difference is close to 0: use either."]
@@ -179,7 +178,7 @@ def test_under_a_constraint_decision_rules_are_compared():
     found = answered(60, 20, 100, 20, constraint=KEPT)
     assert found["verdict"] == "helped"
     assert "0.750 for cross-entropy, better by 0.100" in found["sentence"]
-    assert found["next"] == ["Use aligned with its decision rule (how to get it)."]
+    assert found["next"] == ["Use aligned with its decision rule."]
     made = scores(contents(constraint="recall_macro >= 0", tried=tried()))
     assert "blend is better than trees by" in made["tried"]["verdict"]
 

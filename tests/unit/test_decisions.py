@@ -539,6 +539,21 @@ def test_calibration_is_the_most_probable_one(classes):
         assert of_b[b != 0].abs().max() < 1e-6
 
 
+def test_columns_are_calibrated_as_each_alone():
+    """Also where the factor of one of them has to be held, and another has floors."""
+    logits, y = problem(2, 300)
+    margin, ones = logits[:, 1] - logits[:, 0], torch.ones(300).double()
+    floored = torch.where(torch.arange(300) % 50 == 0, math.log(FLOOR), margin)
+    margins, weights = torch.stack([margin, -margin, floored], 1), torch.stack([ones] * 3, 1)
+    weights[:100, 0] = 0
+    labels = y.double().unsqueeze(1).expand(-1, 3)
+    a, b = factor_and_offset(margins, labels, weights)
+    assert a[1] == LEAST_FACTOR
+    for k in range(3):
+        alone = factor_and_offset(margins[:, k], labels[:, k], weights[:, k])
+        assert (a[k].item(), b[k].item()) == pytest.approx([x.item() for x in alone], abs=SAME)
+
+
 def test_calibration_is_not_of_the_floor():
     """A few probabilities of 0 and 1 count as one row in twice as many, wherever the floor is."""
     logits, y = problem(2, 500)

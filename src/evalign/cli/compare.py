@@ -14,7 +14,6 @@ from evalign.estimators.candidates import DEFAULT
 from evalign.report import TriedModels
 from evalign.report.words import number, span, verdict_of_tried
 from evalign.tables.warnings import FEW_ROWS, DataWarning
-from evalign.training import TrainingWarning
 from evalign.training.recipes import RECIPES
 
 
@@ -36,8 +35,6 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     )
     y = labels.array[rows.y]
     with refused(), warnings.catch_warnings():
-        # EAST sees one batch at a time, and no option makes batches larger.
-        warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         warnings.filterwarnings("ignore", FEW_ROWS, DataWarning)  # in a fold
         ensemble.fit(rows.X, y, rows.weight, groups=rows.groups)
     name, gain = given.metric, ensemble.gain_

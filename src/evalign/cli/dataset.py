@@ -135,8 +135,6 @@ def load(given: Namespace) -> TrainingTable:
     named = (target, group, weight, *dict.fromkeys(given.drop or []))
     roles = [name for name in named if name is not None]
     source.need(roles)
-    if len(set(roles)) < len(roles):
-        raise UsageError("--target, --group, --weight and --drop must name different columns.")
     frame = source.read(text=[target, *filter(None, [group])])
     if (form := source.reading.dates) and not frame.select_dtypes("datetime").shape[1]:
         raise UsageError(f"--dates must fit all cells of a column of {source}. Got {form!r}.")

@@ -54,7 +54,6 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
         results = _in_units_of_the_metric(results, metric)
     if labels.positive is not None:
         spoken.note(f"The positive class is {labels.names[1]!r}.")
-    spoken.note(f"Columns of the classes: {listed(columns)}.")
     if doubt := settings.doubt(oof):
         spoken.warn(doubt)
     rule.save(given.out)

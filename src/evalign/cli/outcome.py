@@ -75,8 +75,7 @@ def contents(
         details: the run's `details.json`, for a whole report.
     """
     table = table.loc[table["weight"] > 0] if "weight" in table else table
-    arguments, usual = about["arguments"], str(about["baseline"])
-    tried = findings = None
+    arguments, tried, findings = about["arguments"], None, None
     if details is not None:
         tried, findings = details["candidates"], details["findings"]
 
@@ -93,7 +92,7 @@ def contents(
         classes=labels.names,
         y=labels.encode(table, PREDICTIONS, "label"),
         aligned=scored("model", arguments["--model"]),
-        baseline=scored("baseline", usual) if "baseline_prediction" in table else None,
+        baseline=scored("baseline", about["baseline"]) if "baseline_prediction" in table else None,
         weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],
@@ -103,12 +102,6 @@ def contents(
         seen=checksum == arguments["data"],
         tried=tried and TriedModels(**tried),
         findings=findings and ModelFindings(**findings),
-        how={
-            "aligned": "evalign predict does",
-            "aligned_argmax": "evalign fit with --decision argmax",
-            usual: f"evalign fit with --model {usual}",
-            f"{usual}_argmax": f"evalign fit with --model {usual} --decision argmax",
-        },
         constraint=arguments["--constraint"],
     )
     met = _constraints(found, about)

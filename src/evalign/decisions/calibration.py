@@ -7,6 +7,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import chdtri
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from evalign.decisions.inputs import FLOOR, FROM_ONE
 
@@ -31,6 +32,9 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
     With more than `MOST_CLASSES_WITH_FACTOR` classes the factor stays 1. A factor below
     `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
     """
+    if logits.shape[1] == 2:
+        a, b = factor_and_offset(logits[:, 1] - logits[:, 0], target[:, 1], weight)
+        return a, torch.stack([-b, b]) / 2
     # A probability of 0 counts as the least other one, or as 1/(2N + 1): floors are outliers.
     logits, floor = logits.log_softmax(1), math.log(FLOOR)
     least = logits[logits > floor + FROM_ONE].min().clamp(max=-math.log(2 * len(logits) + 1))
@@ -38,8 +42,7 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
     if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
     actual = torch.cat([(weight @ (target * logits).sum(1)).unsqueeze(0), weight @ target])
-    # Of two classes only the difference counts: each offset has half of its variance.
-    prior = torch.full_like(actual, OFFSET_PRECISION * (2 if logits.shape[1] == 2 else 1))
+    prior = torch.full_like(actual, OFFSET_PRECISION)
     prior[0] = FACTOR_PRECISION
     usual = torch.eye(len(actual), dtype=logits.dtype, device=logits.device)[0]
 
@@ -99,11 +102,38 @@ def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """a and b that maximise the posterior of sigmoid(a·margin + b) (Platt scaling)."""
-    logits = torch.stack([torch.zeros_like(margin), margin], 1)
-    target = torch.stack([1 - positive, positive], 1)
-    a, both = factor_and_offsets(logits, target, weight)
-    return a, both[1] - both[0]
+    """The same for two classes, sigmoid(a·margin + b) (Platt scaling), of each column (N, ...)."""
+    high, low, floor = logsigmoid(margin.abs()), logsigmoid(-margin.abs()), math.log(FLOOR)
+    least = torch.where(low > floor + FROM_ONE, low, 0).amin(0)
+    least = least.clamp(max=-math.log(2 * len(margin) + 1))
+    margin = torch.where((low - floor).abs() <= FROM_ONE, margin.sign() * (high - least), margin)
+
+    def newton(a: Tensor, *, held: bool) -> tuple[Tensor, Tensor]:
+        b = torch.zeros_like(a)
+        for _ in range(NEWTON_STEPS):
+            p = (a * margin + b).sigmoid()
+            error, curve = weight * (p - positive), weight * p * (1 - p)
+            along = curve * margin
+            of_a = (error * margin).sum(0) + FACTOR_PRECISION * (a - 1)
+            of_b = error.sum(0) + OFFSET_PRECISION * b
+            aa, ab = (along * margin).sum(0) + FACTOR_PRECISION, along.sum(0)
+            bb = curve.sum(0) + OFFSET_PRECISION
+            if held:
+                of_a = ab = torch.zeros_like(a)
+            size = aa * bb - ab * ab
+            by_a = ((bb * of_a - ab * of_b) / size).clamp(-1, 1)
+            by_b = ((aa * of_b - ab * of_a) / size).clamp(-2, 2)
+            a, b = a - by_a, b - by_b
+            if torch.maximum(by_a.abs(), by_b.abs()).max() < CONVERGED:
+                break
+        return a, b
+
+    one = torch.ones_like(least)
+    a, b = newton(one, held=False)
+    if (a < LEAST_FACTOR).any():
+        _, again = newton(LEAST_FACTOR * one, held=True)
+        a, b = a.clamp(min=LEAST_FACTOR), torch.where(a < LEAST_FACTOR, again, b)
+    return a, b
 
 
 def estimated_shares(eta: Tensor, old: Tensor, rows: int) -> Tensor:

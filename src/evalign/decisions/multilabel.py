@@ -84,9 +84,7 @@ def tuned_thresholds(
     positive, given = y.double(), weight
 
     def learned(weight: Tensor) -> Tensor:
-        columns = zip(margin.T, positive.T, weight.T, strict=True)
-        numbers = [calibration.factor_and_offset(*column) for column in columns]
-        a, b = (torch.stack(each) for each in zip(*numbers, strict=True))
+        a, b = calibration.factor_and_offset(margin, positive, weight)
         z = a * margin + b
         by_probabilities = (thresholds(z, z.sigmoid(), given, objective) - b) / a
         by_labels = thresholds(margin, positive, weight, objective)

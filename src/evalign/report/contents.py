@@ -113,7 +113,6 @@ class Contents:
         seen: the models were trained or selected on these rows, which are no test then.
         tried: the candidates of the model.
         findings: what else is known about the models.
-        how: how to get a method, such as a command, by its key (see `scores`).
         constraint: what the decision rules were held to, which argmax ignores; None for nothing.
         columns: the columns of the table as they were read, each with its "name", "kind", "gaps"
             and "values" (numbers of missing and of distinct values) and "examples" (texts).
@@ -132,7 +131,6 @@ class Contents:
     seen: bool = False
     tried: TriedModels | None = None
     findings: ModelFindings | None = None
-    how: dict[str, str] = field(default_factory=dict)
     constraint: str | None = None
     columns: list[dict[str, Any]] = field(default_factory=list)
 

@@ -146,10 +146,10 @@ def answer(
             )
             did = "helped" if kept[0] else "did not help"
             text = f"It {did}: {contents.metric_name} is {first}, and {second}"
-            return said(did, text, *([_use(contents, own)] if kept[0] else []))
+            return said(did, text, *([_use(own)] if kept[0] else []))
     if other["same_as"] == own["key"]:
         same = f"{own['name']} and {other['name']} give all rows the same labels"
-        return said("did not help", f"It did not help: {same}", _use(contents, other))
+        return said("did not help", f"It did not help: {same}", _use(other))
 
     difference = differences[other["key"]]
     first, second = (f"{number(m['value'])} for {m['name']}" for m in (own, other))
@@ -164,7 +164,7 @@ def answer(
             what = f"the difference depends on classes with fewer than {MIN_FOR_INTERVAL} test rows"
         return said("cannot tell", f"{UNKNOWN}: {values}; {what}", *then)
     if _is_better(contents, difference):
-        then = better or [_use(contents, own), *_simpler(contents, methods, differences)]
+        then = better or [_use(own), *_simpler(contents, methods, differences)]
         return said("helped", f"It helped: {values}, better by {_size(difference)}", *then)
     return said("did not help", f"It did not help: {values}, worse by {_size(difference)}", *better)
 
@@ -177,14 +177,9 @@ def _size(difference: Difference) -> str:
     return f"{number(abs(difference['value']))} (95% interval {low} to {high})"
 
 
-def _use(contents: Contents, method: Method) -> str:
+def _use(method: Method) -> str:
     rule = "" if method["key"].endswith("_argmax") else " with its decision rule"
-    return f"Use {method['name']}{rule}{_how(contents, method)}."
-
-
-def _how(contents: Contents, method: Method) -> str:
-    how = contents.how.get(method["key"])
-    return "" if how is None else f" ({how})"
+    return f"Use {method['name']}{rule}."
 
 
 def _clearly_better(
@@ -202,7 +197,7 @@ def _clearly_better(
         return []
     best = max(better, key=lambda method: sign * method["value"])
     lead = f"It is better than {contents.aligned.label} by {_size(differences[best['key']])}."
-    return [_use(contents, best), lead]
+    return [_use(best), lead]
 
 
 def _simpler(
@@ -217,7 +212,7 @@ def _simpler(
     name = rival["name"][0].upper() + rival["name"][1:]
     return [
         f"{name} with its own decision rule reaches {number(rival['value'])}, no clear difference: "
-        f"if it is the simpler model for you, use it{_how(contents, rival)}."
+        f"if it is the simpler model for you, use it."
     ]
 
 
@@ -227,7 +222,7 @@ def _until_clear(contents: Contents, own: Method, difference: Difference) -> lis
         return ["Evaluate on more rows of these classes."]
     tried = contents.tried
     if tried is not None and is_clear(tried.gain) and tried.gain["low"] > 0:
-        return [verdict_of_tried(tried, contents.constrained), _use(contents, own)]
+        return [verdict_of_tried(tried, contents.constrained), _use(own)]
     rows = len(contents.y)
     needed = rows_to_tell(difference["value"], difference["low"], difference["high"], rows)
     if needed is None:

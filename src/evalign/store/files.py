@@ -24,15 +24,14 @@ class StoreError(InputError):
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], aside: Path | None = None) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a path for a new file or folder that takes the place of `path` at the end.
 
     After an error it is removed. A file is replaced; a folder must be empty for that. The path
-    aside has a random name by default: of two writers of one file, the last one wins whole.
+    aside has a random name: of two writers of one file, the last one wins whole.
     """
     path = Path(os.path.realpath(path))  # a link stays
-    aside = aside or path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
-    _remove(aside)  # left by a process that was killed
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield aside
         for each in [*aside.rglob("*"), aside]:
@@ -41,13 +40,10 @@ def replacing(path: str | os.PathLike[str], aside: Path | None = None) -> Iterat
             path.rmdir()  # an error if somebody has filled it meanwhile
         os.replace(aside, path)
     except BaseException:  # disk full, Ctrl-C: what was there before is untouched
-        _remove(aside)
+        shutil.rmtree(aside, ignore_errors=True)  # of a file nothing
+        aside.unlink(missing_ok=True)
         raise
     _sync(path.parent)
-
-
-def _remove(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -101,10 +101,10 @@ def packed(dtype: np.dtype) -> tuple[np.dtype, str]:
     return fields, str(fields)
 
 
-def as_bytes(nodes: Array) -> dict[str, Any]:
+def as_bytes(nodes: Array, **more: Any) -> dict[str, Any]:
     """All fields as one array: a forest would have thousands of arrays."""
     fields, text = packed(nodes.dtype)
-    return {"nodes": nodes.astype(fields).view(np.uint8), "fields": text}
+    return more | {"nodes": nodes.astype(fields).view(np.uint8), "fields": text}
 
 
 def as_nodes(state: dict[str, Any], dtype: np.dtype) -> Array:
@@ -112,11 +112,6 @@ def as_nodes(state: dict[str, Any], dtype: np.dtype) -> Array:
     same = state["fields"] == text and nodes.ndim == 1
     require(same, "a tree is of another version of scikit-learn")
     return nodes.view(fields).astype(dtype)
-
-
-def tree_state(tree: Tree) -> dict[str, Any]:
-    found = tree.__getstate__()
-    return as_bytes(found["nodes"]) | {"values": found["values"], "width": tree.n_features}
 
 
 def rebuild_tree(state: dict[str, Any]) -> Tree:
@@ -169,7 +164,7 @@ for each in ONE_TREE:
 register_estimator(ensemble.ExtraTreesClassifier, check_forest)
 register_estimator(ensemble.RandomForestClassifier, check_forest)
 register_estimator(ensemble.HistGradientBoostingClassifier, check_boosting)
-register(Tree, tree_state, rebuild_tree)
+register(Tree, lambda one: as_bytes(**one.__getstate__(), width=one.n_features), rebuild_tree)
 register(TreePredictor, lambda one: as_bytes(one.nodes), rebuild_predictor)
 register(HalfBinomialLoss, lambda _: {}, lambda _: HalfBinomialLoss())
 register(

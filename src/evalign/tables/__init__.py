@@ -1,7 +1,7 @@
 """From a table as people have it to the numbers that a model takes.
 
 1. `files`: a CSV, Parquet or Excel file becomes a pandas frame.
-2. `values`: the columns of a frame (pandas, polars, Arrow) or of an array become typed values.
+2. `values`: the columns of a frame (pandas, polars, Arrow) become typed values.
 3. `kinds`: each column is a number, boolean, category or date, or is left out.
 4. `columns`: what is learned about a column, such as its levels, and how it becomes numbers.
 5. `features`: all columns become one matrix. `Features.matrix` is where a CSV becomes numbers.
