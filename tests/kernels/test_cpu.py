@@ -124,3 +124,16 @@ def test_no_sum_of_one_logit_is_below_zero():
     assert value.isfinite()
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
+
+
+def test_largest_where_subnormal_numbers_are_flushed():
+    """The largest is found by a threshold next to 0, which must not become 0."""
+    batch = images(random_batch(64, 5, dtype=torch.float32))
+    expected = by_kernel(*batch, 0.2, adjustment(5)[0])
+    torch.set_flush_denormal(True)
+    try:
+        found = by_kernel(*batch, 0.2, adjustment(5)[0])
+    finally:
+        torch.set_flush_denormal(False)
+    for x, y in zip(found, expected, strict=True):
+        assert torch.equal(x, y)

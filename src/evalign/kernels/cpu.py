@@ -5,8 +5,9 @@ Let 1 and 2 be the largest logits of a row. With e_c = exp(z_c − z_1), rest = 
 pieces in q = p / τ, with the same constants for every row, and a third one for p_1 alone.
 Memberships are normalised to sum to 1, so a step may have any unit: the smaller slope is 1 here.
 
-Blocks (classes, rows) stay in the cache. Masks are floats, because a boolean result takes five
-times as long and the index of a maximum ten times.
+Blocks (classes, rows) stay in the cache, and so does memory that is asked for block by block: the
+system clears what is new. Masks are floats, because a boolean result takes five times as long and
+the index of a maximum ten times; `index_select` takes a fifth of an index in brackets.
 """
 
 import math
@@ -21,6 +22,7 @@ from evalign.kernels import KernelSettings
 BLOCK = 2**19  # numbers: larger blocks leave the cache, in smaller ones the calls themselves cost
 MANY = 64  # classes that stay side by side in a block where the logits have them so
 COLDEST = 1e-20  # a step at a lower temperature is the same, and its unit would overflow
+aten = torch.ops.aten  # for results in memory that is there
 
 
 class Step:
@@ -42,7 +44,7 @@ class Step:
     def of(self, x: Tensor, out: Tensor) -> Tensor:
         # The smaller slope and what the larger one adds: their sum is as exact as the larger one.
         if self.bends_up:
-            torch.ops.aten.softshrink.out(x, self.edge, out=out)
+            aten.softshrink.out(x, self.edge, out=out)
         else:
             torch.clamp(x, max=self.edge, out=out)
         return torch.add(x, out, alpha=self.extra, out=out)
@@ -50,12 +52,16 @@ class Step:
     def of_largest(self, second: Tensor, rest: Tensor, half: Tensor) -> list[Tensor]:
         """H of the largest, and its slopes by second = e_2 and rest."""
         h = self.of(self.one / half, torch.empty_like(half))
-        past, above = half < 1 / (1 + self.width), rest - second + self.outer * half
+        past = torch.lt(half, 1 / (1 + self.width), out=torch.empty_like(half))
+        above = (rest - second).add_(half, alpha=self.outer)
         line = self.height / self.unit / above
-        ramp, by_above = -0.5 * self.steep / self.unit / half**2, line * rest / above
-        h = torch.where(past, 1 / self.unit - line * rest, h)
-        by_second = torch.where(past, (0.5 * self.outer - 1) * by_above, ramp)
-        return [h, by_second, torch.where(past, by_above - line, 0)]
+        beyond = line * rest
+        by_above = beyond / above
+        h.lerp_(1 / self.unit - beyond, past)
+        by_second = (-0.5 * self.steep / self.unit / half**2).lerp_(
+            (0.5 * self.outer - 1) * by_above, past
+        )
+        return [h, by_second, by_above.sub_(line).mul_(past)]
 
     def pull(self, x: Tensor, h: Tensor, of_h: Tensor, half: Tensor) -> Tensor:
         """Turn the gradient of H into that of log x, and return that of second.
@@ -69,7 +75,7 @@ class Step:
 
 def forward(
     logits: Tensor, target: Tensor, weight: Tensor, settings: KernelSettings
-) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Sums (5, C) in float64, the cross-entropy, and what `backward` needs.
 
     The sums are soft true positives, soft predicted and actual, and, if a shift asks for them, hard
@@ -85,11 +91,11 @@ def forward(
     step, classes, shift = Step(settings.temperature, weight.dtype), logits.shape[1], settings.shift
     odds, own, even = _of_classes(settings, weight, classes)
     ones_and_odds = torch.stack([torch.ones_like(odds), odds])
-    kept = weight.new_empty(9, weight.numel()), weight.new_empty(logits.numel())
+    below, kept = -torch.finfo(weight.dtype).smallest_normal, list[Tensor]()
     later = torch.arange(classes - 1, -1, -1, device=weight.device).to(weight).unsqueeze(1)
     sums, cross = (weight.new_zeros(size, dtype=torch.float64) for size in ((5, classes), ()))
-    for z, rows, x, h, _ in _blocks(logits.detach(), kept[1]):
-        y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
+    for z, rows, h, _ in _blocks(logits.detach(), weight):
+        y, w, x = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows], torch.empty_like(h)
         z, top = z.to(w), z.amax(0).to(w)
         if not math.isfinite(top.sum()):  # a mistake, not certainty: it stays visible, as NaN
             kind = torch.where(w == 0, 0, torch.nan).to(w).view_as(top)
@@ -97,28 +103,30 @@ def forward(
             top = z.amax(0)
         torch.sub(z, top, out=x.view(z.shape))
         # Of equal ones the first is the largest: it has the most classes after it.
-        mask = torch.eq(x, 0, out=h).mul_(later)
-        one = (later[0] - mask.amax(0)).long().unsqueeze(0)
+        aten.threshold_backward.grad_input(later, x, below, grad_input=h)
+        one = (later[0] - h.amax(0)).long().unsqueeze(0)
         at_y, at_all = x.gather(0, y)[0], even @ x if settings.smoothing else 0
-        second = x.exp_().scatter_(0, one, 0).amax(0)
+        none = torch.zeros_like(w).unsqueeze(0)  # a tensor is scattered twice as fast as a number
+        second = x.exp_().scatter_(0, one, none).amax(0)
         rest, partition = ones_and_odds @ x
-        partition += odds[one[0]]
+        partition += odds.index_select(0, one[0])
         half = 0.5 + 0.5 * second
         first, *slopes = step.of_largest(second, rest, half)
         x *= step.one / half
         step.of(x, out=h).scatter_(0, one, first.unsqueeze(0))
         total, right = h.sum(0), h.gather(0, y)[0]
-        numbers = [one[0], second, rest, first, *slopes, total, right, partition]
-        torch.stack([x.to(w) for x in numbers], out=kept[0][:, rows])
+        kept += x, one, second, first, *slopes, total, right, partition
         # Right and wrong are summed apart: a difference would round off a few false positives.
-        sums[1] += h.scatter_(0, y, 0) @ (w / total)
+        sums[1] += h.scatter_(0, y, none) @ (w / total)
         found = [(0, y, w * (right / total)), (2, y, w)]
         if shift is not None:  # a metric alone does not ask for hard labels
-            found += [(3, y, w * (y == one)[0]), (4, one, w)]
-            heavy = own[y[0]]
-            terms = (heavy + even.sum()) * partition.log() - heavy * at_y - at_all
-            # A row without weight may have its class ruled out: 0·∞ is 0 here.
-            cross += torch.where(w == 0, 0, w * terms).sum(dtype=torch.float64)
+            hit = torch.eq(y[0], one[0], out=torch.empty_like(w))
+            found += [(3, y, hit.mul_(w)), (4, one, w)]
+            heavy = own.index_select(0, y[0])
+            terms = w * ((heavy + even.sum()) * partition.log() - heavy * at_y - at_all)
+            if not math.isfinite(terms.sum()):  # a row without weight may have its class ruled out
+                terms = torch.where(w == 0, 0, terms)
+            cross += terms.sum(dtype=torch.float64)
         for i, index, mass in found:
             sums[i] += torch.bincount(index[0], mass.double(), classes)
     if shift is not None:
@@ -141,12 +149,14 @@ def backward(
     """The gradient of the logits, given those of the soft sums and of the cross-entropy."""
     step, gradient = Step(settings.temperature, weight.dtype), torch.empty_like(logits)
     odds, own, even = _of_classes(settings, weight, logits.shape[1])
+    ones_and_odds = torch.stack([torch.ones_like(odds), odds], 1)
     known = math.isfinite(of_tp.sum() + of_predicted.sum() + of_cross)
     of_tp, of_predicted = of_tp.to(weight), of_predicted.to(weight)
-    for result, rows, x, h, grad in _blocks(gradient, kept[1]):
+    for i, (result, rows, h, grad) in enumerate(_blocks(gradient, weight)):
         y, w = target.reshape(1, -1)[:, rows], weight.reshape(-1)[rows]
-        one, second, _, first, by_second, by_rest, total, right, partition = kept[0][:, rows]
-        one, extra, half = one.long()[None], of_tp[y], 0.5 + 0.5 * second
+        x, one, second, first, *slopes, total, right, partition = kept[9 * i : 9 * i + 9]
+        (by_second, by_rest), half = slopes, 0.5 + 0.5 * second
+        extra = of_tp.index_select(0, y[0]).unsqueeze(0)
         scale = step.one / half  # x / e
         step.of(x, out=h).scatter_(0, one, first[None])
         # H is normalised by its sum: only what differs from the row's mean counts.
@@ -160,10 +170,10 @@ def backward(
         if settings.shift is None:
             grad.addcmul_(x, of_rest / scale)
         else:
-            cross, heavy = of_cross * total, own[y[0]]
+            cross, heavy = of_cross * total, own.index_select(0, y[0])
             of_partition = (heavy + even.sum()) * cross / partition
-            of_e = torch.addcmul(of_rest / scale, odds[:, None], of_partition / scale, out=h)
-            grad.addcmul_(x, of_e).scatter_add_(0, y, -(heavy * cross)[None])
+            torch.mm(ones_and_odds, torch.stack([of_rest, of_partition]).div_(scale), out=h)
+            grad.addcmul_(x, h).scatter_add_(0, y, -(heavy * cross)[None])
             if settings.smoothing:
                 grad.addcmul_(even[:, None], cross, value=-1)
             grad.scatter_(0, one, 0)
@@ -183,19 +193,17 @@ def _of_classes(settings: KernelSettings, like: Tensor, classes: int) -> tuple[T
     return odds, (1 - smoothing) * factor, smoothing / classes * factor
 
 
-def _blocks(images: Tensor, kept: Tensor) -> Iterator[tuple[Tensor, slice, Tensor, Tensor, Tensor]]:
-    """Parts (classes, images, positions) of images, their rows, and (classes, rows) of `kept` and
-    of memory for two more.
+def _blocks(images: Tensor, like: Tensor) -> Iterator[tuple[Tensor, slice, Tensor, Tensor]]:
+    """Parts (classes, images, positions) of images, their rows, and memory (classes, rows) for two
+    more.
     """
     _, classes, positions = images.shape
     length, stop = max(1, BLOCK // classes), 0
     beside = classes >= MANY and torch.empty_like(images, device="meta").stride(1) == 1
-    memory = kept.new_empty(2, min(length * classes, kept.numel()))
+    memory = like.new_empty(2, min(length * classes, images.numel()))
     for several in images.split(max(1, length // max(1, positions))):
         for part in several.split(length, 2):
             start, stop = stop, stop + part[:, 0].numel()
-            flat = kept[start * classes : stop * classes], *memory[:, : part.numel()]
-            one, two, three = (
-                x.view(-1, classes).t() if beside else x.view(classes, -1) for x in flat
-            )
-            yield part.swapaxes(0, 1), slice(start, stop), one, two, three
+            flat = memory[:, : part.numel()]
+            one, two = (x.view(-1, classes).t() if beside else x.view(classes, -1) for x in flat)
+            yield part.swapaxes(0, 1), slice(start, stop), one, two

@@ -34,12 +34,12 @@ def forward(
     for z, y, mass, p, x, h in _blocks(rows, kept):
         if binary:  # has a class of its own for the rows without the label: 1 − H is H of 1 − p
             torch.neg(z, out=p).sigmoid_()
-            found[0] += _summed(_membership(p, step, h), y, mass)
+            found[0] += _summed(_membership(p, step, h), y, mass, x)
         torch.sigmoid(z, out=p)
-        found[1] += _summed(_membership(p, step, h), y, mass)
-        found[2] += _summed(h.fill_(1), y, mass)
+        found[1] += _summed(_membership(p, step, h), y, mass, x)
+        found[2] += _summed(h.fill_(1), y, mass, x)
         if settings.shift is not None:  # a metric alone does not ask for hard labels
-            found[3] += _summed(torch.gt(z, 0, out=x), y, mass)
+            found[3] += _summed(torch.gt(z, 0, out=h), y, mass, x)
             u, heavy, target = _cross(settings, z, y, x)
             terms = aten.softplus.out(u, 1, FAR, out=h)
             terms = terms if heavy is None else terms.mul_(heavy)
@@ -103,13 +103,13 @@ def _membership(p: Tensor, step: Step, out: Tensor) -> Tensor:
     return torch.add(p, out, alpha=step.extra, out=out)
 
 
-def _summed(x: Tensor, y: Tensor, mass: Tensor | None) -> Tensor:
-    """The sums over the rows without and with each label; x is lost.
+def _summed(x: Tensor, y: Tensor, mass: Tensor | None, spare: Tensor) -> Tensor:
+    """The sums over the rows without and with each label; x is lost, and what is in `spare`.
 
     They are summed apart: a difference of large sums might be below 0.
     """
     x = x if mass is None else x.mul_(mass)
-    of_label, over = x * y, [d for d in range(x.ndim) if d != 1]
+    of_label, over = torch.mul(x, y, out=spare), [d for d in range(x.ndim) if d != 1]
     return torch.stack([x.sub_(of_label).sum(over), of_label.sum(over)])
 
 

@@ -82,13 +82,13 @@ def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     """Logits (images, classes, positions), targets and weights (images, positions)."""
     logits, target = rows.logits.detach(), signed(rows.target)
     logits = logits.flatten(2) if logits.ndim > 2 else logits.unsqueeze(2)
-    ignored = target == rows.ignore_index
-    weight = (~ignored).to(torch.promote_types(logits.dtype, torch.float32))
+    weight = target.new_empty(target.shape, dtype=torch.promote_types(logits.dtype, torch.float32))
+    if torch.ne(target, rows.ignore_index, out=weight).amin() == 0:
+        target = target.masked_fill(weight == 0, 0)
     if rows.weight is not None:
         weight = weight * rows.weight.to(weight.dtype)
     shape = len(logits), logits.shape[2]
-    target = target.masked_fill(ignored, 0).long()
-    return logits, target.reshape(shape), weight.reshape(shape)
+    return logits, target.long().reshape(shape), weight.reshape(shape)
 
 
 def refuse_second_derivative() -> None:
