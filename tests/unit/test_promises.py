@@ -328,7 +328,6 @@ def test_too_few_rows_say_how_many_it_takes():
     assert (again.promised, again.confidence) == (True, 0.95)
     assert "promised=True" in repr(again)
     assert fit_decision(z, y.long(), metric="f1").promised is None
-    assert copies.adapt(z, class_prior=[0.5, 0.5]).promised is None
 
 
 def test_more_confidence_takes_more():
@@ -475,9 +474,6 @@ def test_what_has_no_groups_or_promises():
         quietly(torch.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
     with pytest.raises(ValueError, match="groups of DecisionFitter must be given for a constraint"):
         DecisionFitter("f1", constraint="gap(recall) <= 0.5")
-    rule = fit_decision(Z, Y, **GAP, groups=torch.arange(40) % 2)
-    with pytest.raises(ValueError, match=r"groups of DecisionRule\.adapt must be given"):
-        rule.adapt(Z)
     bounds = "recall >= 0.99, precision >= 0.99"
     with pytest.raises(ValueError, match="must be met by some rule on these rows"):
         fit_decision(Z, Y, metric="f1", constraint=bounds, confidence=0.95)

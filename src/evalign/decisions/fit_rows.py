@@ -15,7 +15,6 @@ from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.core.text import listed
 from evalign.core.values import tensor_of
-from evalign.decisions.calibration import calibration_gap
 from evalign.decisions.confusions import confusion_of, normalised
 from evalign.decisions.inputs import (
     Values,
@@ -203,7 +202,6 @@ def fit_rows(
         classes=names,
         class_dim=1 if settings.class_dim is None else settings.class_dim,
         class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
-        calibration_gap=None if target is None else calibration_gap(eta, target, mass),
         rows=len(rows),
         slacks=objective.slacks(confusion_of(objective, rows, eta, true, weight, found.gain)),
         confidence=None if settings.confidence is None else float(settings.confidence),
