@@ -16,13 +16,7 @@ from evalign.core.rows import Task, check_task
 from evalign.core.text import listed
 from evalign.core.values import tensor_of
 from evalign.decisions.confusions import confusion_of, normalised
-from evalign.decisions.inputs import (
-    Values,
-    as_labels,
-    as_scores,
-    as_weights,
-    class_vector,
-)
+from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, class_vector
 from evalign.decisions.multilabel import expected_thresholds, tuned_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.p_values import RATES, rate_of
@@ -176,7 +170,7 @@ def fit_rows(
     else:
         labelled = LogitRows(rows, target, weight, argmax, of_rows)
         sure = settings.confidence
-        found = promised(labelled, objective, sure, names) if sure else tuned(labelled, objective)
+        found = promised(labelled, objective, sure) if sure else tuned(labelled, objective)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = eta if decision == "expected" or target is None else target
