@@ -91,7 +91,7 @@ def one(task: tuple[str, int, int]) -> dict[str, Any]:
         return told
     problem = Problem(torch.ones(rows.classes), dataset)
     ensemble = AlignedEnsemble(problem.metric("f1"), n_jobs=1, random_state=split)
-    _, features, _, tried, _ = ensemble._try(rows.X, rows.y, groups=rows.groups)
+    _, features, _, tried, _ = ensemble._try(rows.X, rows.y, None, rows.groups, None)
     known = {name: trial.oof for name, trial in tried.items()}
     matrix = as_numbers(features.matrix("AlignedEnsemble", rows.X_test))
     unseen = {

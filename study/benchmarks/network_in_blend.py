@@ -120,7 +120,7 @@ def scored(cell: Cell) -> dict[str, Any]:
         metric = problem.metric(goal)
         names = [NETWORK] if number else [*QUICK, NETWORK]
         ensemble, start = AlignedEnsemble(metric, candidates=names, random_state=cell.split), now()
-        targets, features, _, found, _ = ensemble._try(X, y, groups=groups)
+        targets, features, _, found, _ = ensemble._try(X, y, None, groups, None)
         took, classes = now() - start, rows.classes
         seen = as_numbers(features.matrix("test", rows.X_test))
         tried |= found

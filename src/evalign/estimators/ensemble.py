@@ -210,14 +210,9 @@ class AlignedEnsemble(Aligned):
         return tags
 
     def _try(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        groups: Any = None,
-        constraint_groups: Any = None,
+        self, *given: Any
     ) -> tuple[Targets, Features, Judge, dict[str, Trial], dict[str, str]]:
-        """Train the candidates on the folds, and fit the rule of each.
+        """Train the candidates on the folds, and fit the rule of each, given what `fit` is.
 
         The labels, the columns, and what `run_trials` gives.
         """
@@ -225,7 +220,6 @@ class AlignedEnsemble(Aligned):
         self._validate_params()
         deadline = start + (np.inf if self.time_limit is None else self.time_limit)
         metric = resolve(self.metric, owner=OWNER)
-        given = (X, y, sample_weight, groups, constraint_groups)
         rows, targets, features = read_rows(OWNER, self, metric, *given)
         cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
         require(not targets.multilabel, OWNER, "y", "hold one label per row", "several", cure)
@@ -233,7 +227,7 @@ class AlignedEnsemble(Aligned):
         settings = self._settings(targets)
         settings.check(OWNER, rows.constraint_groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = folds(self.cv, rows, _num_samples(y), seed)
+        parts = folds(self.cv, rows, _num_samples(given[1]), seed)
         warn_of_lost(targets, rows.y, parts)
         most = max(len(training) for training, _ in parts)
         recipe = chosen_recipe(None, self.constraint)
