@@ -52,13 +52,12 @@ class Evaluation:
     ) -> None:
         """Add the rows of a batch, for the metric of argmax, and for the rule or its test."""
         labels = hard_labels(target, **self.reading)
-        how: dict[str, Any] = {"sample_weight": weight, "matrix": self.metric.needs_matrix}
-        how |= self.reading
-        self.confusion = self.confusion + hard_confusion(logits, target, **how)
+        how = {"matrix": self.metric.needs_matrix, **self.reading}
+        self.confusion = self.confusion + hard_confusion(logits, target, weight, **how)
         if test:
             # Doubled, because the scores of argmax are probabilities, which are refused as logits.
             scores, how = 2 * self.rule.scores(logits), how | {"task": self.rule.task}
-            self.by_rule = self.by_rule + hard_confusion(scores, labels, **how)
+            self.by_rule = self.by_rule + hard_confusion(scores, labels, weight, **how)
         else:
             self._fitter.update(logits, labels, sample_weight=weight)
 

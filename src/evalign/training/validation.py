@@ -47,13 +47,8 @@ def validate(
         parts = zip(*(part.split(batch_size) for part in parts[0]), strict=True)
     values = torch.stack([loss_of(loss, *part) for part in parts])
 
-    confusion = hard_confusion(
-        logits,
-        target,
-        sample_weight=weight[0] if weight else None,
-        matrix=metric.needs_matrix,
-        **reading(loss),
-    )
+    how = {"matrix": metric.needs_matrix, **reading(loss)}
+    confusion = hard_confusion(logits, target, *weight, **how)
     found = metric(confusion) if score is None else score(logits, target, *weight)
     return Validation(values.mean(), found, _collapsed(confusion))
 
@@ -89,28 +84,17 @@ def reading(loss: Callable[..., Tensor]) -> dict[str, Any]:
 def hard_confusion(
     logits: Tensor,
     target: Tensor,
-    *,
-    task: Task | None = None,
     sample_weight: Tensor | None = None,
-    ignore_index: int = -100,
-    class_dim: int | None = None,
+    *,
     matrix: bool = False,
+    **reading: Any,
 ) -> Confusion:
     """The Confusion of the argmax labels; for binary and multilabel tasks, of logits > 0.
 
-    Soft targets count as their most probable class or label.
+    Soft targets count as their most probable class or label. The `reading` is that of a loss.
     """
     owner = "an evaluation"
-    rows = as_rows(
-        owner,
-        logits,
-        target,
-        task=task,
-        sample_weight=sample_weight,
-        ignore_index=ignore_index,
-        class_dim=class_dim,
-        look=False,
-    )
+    rows = as_rows(owner, logits, target, sample_weight=sample_weight, look=False, **reading)
     # On a GPU this synchronises, but so does `from_predictions` below.
     ok = not rows.target.isnan().any()
     require(ok, owner, "target", "hold labels, or probabilities from 0 to 1", "NaN")
@@ -121,11 +105,11 @@ def hard_confusion(
         classes, predicted = 2 if rows.task == "binary" else None, logits > 0
     return Confusion.from_predictions(
         predicted.long(),
-        hard_labels(signed(rows.target), rows.task, ignore_index).long(),
+        hard_labels(signed(rows.target), rows.task, rows.ignore_index).long(),
         num_classes=classes,
         task=rows.task,
         sample_weight=rows.weight,
-        ignore_index=ignore_index,
+        ignore_index=rows.ignore_index,
         matrix=matrix,
     )
 
