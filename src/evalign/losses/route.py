@@ -84,7 +84,7 @@ class WholeLoss(torch.autograd.Function):
         from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
         form, t = loss.closed_form, loss.temperature
-        assert form is not None  # `route` says so
+        assert form is not None  # `by_kernel` says so
         t = t if t.device == logits.device else t.to(logits.device)  # the loss was not moved there
         size = loss.over_ranks.size() if learns else 1
         weight = getattr(loss, "metric_weight", 1.0)
