@@ -15,7 +15,7 @@ from evalign.cli.terminal import Terminal
 from evalign.core.metrics import resolve
 from evalign.core.text import listed
 from evalign.decisions import DecisionRule
-from evalign.decisions.fit_rows import check_promise
+from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.inputs import FROM_ONE
 from evalign.decisions.saved_rule import RULE
 from evalign.estimators.evidence import RuleSettings, evidence
@@ -32,9 +32,7 @@ METHODS: tuple[Method, Method] = ("predict_proba", "decision_function")  # with 
 
 def fit_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide` without a rule."""
-    metric, decision, groups = given.metric, given.decision, None
-    with refused():
-        check_promise("evalign decide", decision, given.constraint, given.confidence)
+    metric, groups = given.metric, None
     source = TableFile(given.data, reading_of(given.reading))
     roles = [name for name in (given.target, given.groups, given.weight) if name is not None]
     source.need(roles)
@@ -48,8 +46,10 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
         groups = table[given.groups].fillna("").astype(str).to_numpy(object)
     method, how = METHODS[given.logits], {"constraint_groups": groups, "seed": SEED}
     oof = OutOfFoldScores.gathered([scores], method, y, weight, whole, **how)
-    settings = RuleSettings(metric, decision, given.constraint, labels.values, given.confidence)
+    goal = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
+    settings = RuleSettings(metric, classes=labels.values, **goal)
     with refused():
+        FitSettings("evalign decide", metric, classes=labels.values, **goal)  # checks them
         rule, results = evidence(oof, settings)
         results = _in_units_of_the_metric(results, metric)
     if labels.positive is not None:

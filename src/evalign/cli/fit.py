@@ -35,7 +35,7 @@ from evalign.tables.warnings import warn_of_perfect
 # Seconds of a time limit that are reserved for the report, and the least for training.
 REPORT_TIME, LEAST_TIME = 3.0, 1.0
 # Options that a run does not name: those that do not change it, and those that stand for files.
-OTHERS = ("out", "as_json", "quiet", "start", "reading", "data", "test")
+OTHERS = ("out", "as_json", "quiet", "show_help", "start", "reading", "data", "test")
 
 
 def fit_table(spoken: Terminal, given: Namespace) -> None:

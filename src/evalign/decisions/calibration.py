@@ -1,11 +1,10 @@
-"""Probabilities held against labels: calibrated by few numbers, and for other class shares."""
+"""Probabilities calibrated with labels, by few numbers."""
 
 import math
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from scipy.special import chdtri
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -18,12 +17,6 @@ MOST_CLASSES_WITH_FACTOR = 64
 # deviation 1 for offsets of the log-odds, ½ for the factor. Classes without rows follow the prior.
 OFFSET_PRECISION, FACTOR_PRECISION = 1.0, 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against its class
-# Steps of the estimate of class shares, and the most rows that it uses, evenly spread: its error is
-# then about 0.2 points.
-MOST_STEPS, MOST_ROWS = 1000, 2**16
-# The level of the likelihood-ratio test for new shares (Saerens, Latinne and Decaestecker 2002,
-# section 3).
-LEVEL = 0.01
 
 
 def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,35 +127,3 @@ def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple
         _, again = newton(LEAST_FACTOR * one, held=True)
         a, b = a.clamp(min=LEAST_FACTOR), torch.where(a < LEAST_FACTOR, again, b)
     return a, b
-
-
-def estimated_shares(eta: Tensor, old: Tensor, rows: int) -> Tensor:
-    """Estimate the class shares π of unlabelled rows, (C,), or (L, 2) if multilabel.
-
-    The probabilities η, (N, C) or (N, L, 2), are calibrated for the shares `old` of a number of
-    `rows`. With other shares they become ∝ η_y·π_y/old_y. EM maximises the likelihood of π. If the
-    data do not distinguish π from `old`, the result is `old`.
-    """
-    step = len(eta) // MOST_ROWS + 1
-    ratio, new = eta[::step] / old.clamp(min=1e-300), old
-    for _ in range(MOST_STEPS):
-        each = ratio * new
-        before, new = new, (each / each.sum(-1, keepdim=True)).mean(0)
-        if (new - before).abs().max() < CONVERGED:
-            break
-    gain = 2 * (ratio * new).sum(-1).log().sum(0)
-    known = gain / (1 + len(ratio) / rows) > chdtri(old.shape[-1] - 1, LEVEL)
-    return torch.where(known.unsqueeze(-1), new, old)
-
-
-def calibration_gap(eta: Tensor, target: Tensor, weight: Tensor) -> float:
-    """The largest relative difference between a class's mean probability and its share.
-
-    Differences of up to three standard deviations of labels drawn with these probabilities do not
-    count. Probabilities η and targets are (N, C), weights (N, C) or (N, 1).
-    """
-    actual, expected = (weight * target).sum(0), (weight * eta).sum(0)
-    spread = (weight**2 * eta * (1 - eta)).sum(0).sqrt()
-    distance = (actual - expected).abs()
-    part = distance / torch.maximum(actual, weight.amax()).clamp(min=1e-300)
-    return torch.where(distance > 3 * spread, part, 0).max().item()

@@ -71,7 +71,7 @@ def fit_decision(
             rule for all groups. A group in which the metric is 0/0 is left out.
         confidence: the probability that the constraint holds on new data, such as 0.95, if these
             rows are independent draws; for recall, precision and other rates, and their gaps. If
-            the rows are too few, `rule.promised` is False and a warning says what is missing.
+            the rows are too few, `rule.promised` is False, with a warning.
         classes: the names of the classes, in order. Strings as labels are sorted by default, like
             scikit-learn's columns.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), as after
@@ -219,8 +219,6 @@ class DecisionFitter:
             cure = "Call update first."
             raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
         rows = whole._sample()
-        if (
-            rows.y is not None and (rows.y < 0).any()
-        ):  # labels of some rows alone say little of the others
-            rows = rows._replace(y=None)
+        if rows.y is not None and (rows.y < 0).any():
+            rows = rows._replace(y=None)  # labels of some rows alone say little of the others
         return fit_rows(self.settings, rows, whole.offsets)

@@ -15,15 +15,8 @@ from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_task
 from evalign.core.text import listed
 from evalign.core.values import tensor_of
-from evalign.decisions.calibration import calibration_gap
 from evalign.decisions.confusions import confusion_of, normalised
-from evalign.decisions.inputs import (
-    Values,
-    as_labels,
-    as_scores,
-    as_weights,
-    class_vector,
-)
+from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, class_vector
 from evalign.decisions.multilabel import expected_thresholds, tuned_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.p_values import RATES, rate_of
@@ -59,25 +52,17 @@ class FitSettings:
         require(free, owner, "constraint", "be None for argmax", repr(self.constraint), cure)
         check_task(owner, self.task)
         objective = Objective.of(owner, self.metric, self.constraint, self.classes, None)
-        check_promise(owner, self.decision, self.constraint, self.confidence)
+        if self.confidence is None:
+            return
+        ok = isinstance(self.confidence, Real) and 0.5 <= float(self.confidence) < 1
+        require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(self.confidence))
+        ok = self.constraint is not None and self.decision == "tuned"
+        allowed = 'come with a constraint, such as "recall >= 0.9", and decision tuned'
+        got = f"constraint {self.constraint!r} and decision {self.decision}"
+        require(ok, owner, "confidence", allowed, got, "A promise is of labels.")
         others = [each.text for each in objective.constraints if rate_of(each) is None]
         allowed = f"come with bounds on {', '.join(RATES)}, each of one class, or on their gaps"
-        tested = self.confidence is None or not others
-        require(tested, owner, "confidence", allowed, listed(others))
-
-
-def check_promise(
-    owner: str, decision: Decision, constraint: str | None, confidence: float | None
-) -> None:
-    """Check that a confidence comes with a constraint and labels."""
-    if confidence is None:
-        return
-    ok = isinstance(confidence, Real) and 0.5 <= float(confidence) < 1
-    require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
-    ok, cure = constraint is not None and decision == "tuned", "A promise is of labels."
-    allowed = 'come with a constraint, such as "recall >= 0.9", and decision tuned'
-    got = f"constraint {constraint!r} and decision {decision}"
-    require(ok, owner, "confidence", allowed, got, cure)
+        require(not others, owner, "confidence", allowed, listed(others))
 
 
 class Rows(NamedTuple):
@@ -177,7 +162,7 @@ def fit_rows(
     else:
         labelled = LogitRows(rows, target, weight, argmax, of_rows)
         sure = settings.confidence
-        found = promised(labelled, objective, sure, names) if sure else tuned(labelled, objective)
+        found = promised(labelled, objective, sure) if sure else tuned(labelled, objective)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = eta if decision == "expected" or target is None else target
@@ -203,7 +188,6 @@ def fit_rows(
         classes=names,
         class_dim=1 if settings.class_dim is None else settings.class_dim,
         class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
-        calibration_gap=None if target is None else calibration_gap(eta, target, mass),
         rows=len(rows),
         slacks=objective.slacks(confusion_of(objective, rows, eta, true, weight, found.gain)),
         confidence=None if settings.confidence is None else float(settings.confidence),

@@ -39,13 +39,9 @@ class RuleModule(nn.Module):
         self.multilabel, self.class_dim = rule.multilabel, rule.class_dim
         self.probabilities = probabilities
 
-    def calibrated(self, logits: Tensor) -> Tensor:
-        """factor·logits + offsets, of rows (N, C)."""
-        return self.factor * logits + self.offsets
-
     def softmax(self, logits: Tensor) -> Tensor:
         """η (N, C) of finite logits (N, C); (N, L, 2) if multilabel: of absence and of presence."""
-        rows = self.calibrated(logits)
+        rows = self.factor * logits + self.offsets
         if self.multilabel:
             return torch.stack([-rows, rows], -1).sigmoid()
         return rows.softmax(1)

@@ -1,4 +1,4 @@
-"""p-values of violated constraints, and the number of rows that a test needs.
+"""p-values of violated constraints.
 
 The hypothesis is that the constraint does not hold on new data. It can be tested for rates, which
 are shares of some rows: recall, precision and the like of one class, and accuracy. The p-value is
@@ -8,11 +8,9 @@ does not count as certain. For unequal weights, the effective number of rows is 
 (Σw)² / Σw².
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import betainc, ndtr, ndtri
 from torch import Tensor, stack
 
@@ -20,9 +18,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, OfClass
 from evalign.decisions.objective import Objective, each_of
 
-# A larger number of rows is not worth reporting.
-MOST_ROWS_NAMED = 1e9
-# The sum of a confusion that counts the rows of each rate, and these rows in words.
+# The sum of a confusion that counts the rows of each rate.
 RATES = {
     "recall": "actual",
     "fnr": "actual",
@@ -32,13 +28,6 @@ RATES = {
     "accuracy": "total",
     "precision": "predicted",
     "npv": "rejected",
-}
-ROWS = {
-    "actual": "rows of {own}",
-    "negatives": "rows of {other}",
-    "total": "rows",
-    "predicted": "rows labelled {own}",
-    "rejected": "rows labelled {other}",
 }
 
 
@@ -103,16 +92,6 @@ def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
     return np.where(found > 0, exact, 1.0)
 
 
-def rows_needed(rate: float, bound: float, level: float) -> float:
-    """The number of rows whose `tail` is the level at this rate; infinite if there is none."""
-
-    def excess(log_rows: float) -> float:
-        return float(tail(np.array(rate), np.exp(log_rows), bound)) - level
-
-    least, most = math.log(1e-3), math.log(MOST_ROWS_NAMED)
-    return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, least, most)))  # pyright: ignore[reportArgumentType]
-
-
 def slack_and_error(
     constraint: Constraint, seen: CellSums, z: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -134,35 +113,12 @@ def slack_and_error(
     return slack[nearest], error[nearest]
 
 
-def _at_least(constraint: Constraint, seen: CellSums) -> tuple[np.ndarray, np.ndarray, float]:
-    """A rate, its number of rows and its lower bound; with an upper one, those of 1 − rate."""
-    value, rows = (x[:, 0] for x in seen.rates(constraint))
-    up, bound = constraint.at_least, constraint.bound
-    value = np.where(rows > 0, value if up else 1 - value, 0)
-    return value, rows, bound if up else 1 - bound
-
-
 def p_values(constraint: Constraint, seen: CellSums, level: float) -> np.ndarray:
     """The p-values of a violated constraint for K rules, each tested by itself."""
-    if not constraint.gap:
-        return tail(*_at_least(constraint, seen))
-    slack, error = slack_and_error(constraint, seen, float(ndtri(1 - level)))
-    return ndtr(-slack / np.maximum(error, 1e-300))
-
-
-def lacking(
-    constraint: Constraint, seen: CellSums, level: float, names: list[str | float] | None
-) -> str:
-    """Say how many rows one rule needs to pass, and how many there are; "" if it passes."""
-    if p_values(constraint, seen, level)[0] <= level:
-        return ""
-    rate = rate_of(constraint)
-    assert rate is not None
-    value, rows, bound = (float(np.ravel(x)[0]) for x in _at_least(constraint, seen))
-    needed = math.inf if constraint.gap else rows_needed(value, bound, level)
-    if math.isinf(needed):
-        return f"{constraint.text!r} is met too narrowly, or undefined in a group."
-    own = f"class {rate.class_index if names is None else names[rate.class_index]!r}"
-    kind = ROWS[rate.of].format(own=own, other=f"classes other than {own}")
-    needs = f"{constraint.text!r} needs {math.ceil(needed - 1e-9)} {kind}"
-    return f"{needs} like these, and there are {math.floor(rows + 1e-9)}."
+    up, bound = constraint.at_least, constraint.bound
+    if constraint.gap:
+        slack, error = slack_and_error(constraint, seen, float(ndtri(1 - level)))
+        return ndtr(-slack / np.maximum(error, 1e-300))
+    rate, rows = (x[:, 0] for x in seen.rates(constraint))
+    rate = np.where(rows > 0, rate if up else 1 - rate, 0)  # an upper bound is one of 1 − rate
+    return tail(rate, rows, bound if up else 1 - bound)

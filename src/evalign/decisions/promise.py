@@ -30,7 +30,7 @@ from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.input_warnings import warn
 from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective
-from evalign.decisions.p_values import CellSums, lacking, p_values, rate_of, slack_and_error
+from evalign.decisions.p_values import CellSums, p_values, rate_of, slack_and_error
 from evalign.decisions.threshold import all_cuts, best_cut, scores_of_cuts, threshold_gains
 from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
@@ -49,30 +49,26 @@ class NotPromisedWarning(UserWarning):
     """A rule meets its constraint on the rows it was fitted to, with no promise for new data."""
 
 
-def promised(
-    rows: LogitRows, objective: Objective, confidence: float, names: list[str | float] | None
-) -> Fitted:
+def promised(rows: LogitRows, objective: Objective, confidence: float) -> Fitted:
     """The best rule that passes.
 
     If none passes, it is the one closest to passing of those that meet the constraints on these
-    rows, with a warning that says how many rows are needed.
+    rows, with a warning.
     """
     level = (1 - confidence) / len(objective.constraints)
     two = rows.logits.shape[1] == 2
-    rule, seen = (_best_threshold if two else _best_rule)(rows, objective, level)
+    rule = (_best_threshold if two else _best_rule)(rows, objective, level)
     if not rule.promised:
-        lacks = [lacking(each, seen, level, names) for each in objective.constraints]
-        why = " ".join(filter(None, lacks)) or "Testing several thresholds needs more rows."
         warn(
             "The rule does not promise its constraint with confidence "
-            f"{confidence:g}: it holds on these rows, but may not on new data. {why} The rule is "
-            "the safest one found. Provide more labelled rows, or lower the confidence.",
+            f"{confidence:g}: it holds on these rows, but may not on new data. The rule is the "
+            "safest one found. Provide more labelled rows, or lower the confidence.",
             NotPromisedWarning,
         )
     return rule
 
 
-def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
+def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> Fitted:
     logits, target, weight, _, groups = rows
     margin, target = logits[:, 1] - logits[:, 0], objective.by_group(target, groups)
     middle, below, matrices = all_cuts(margin, target, weight)
@@ -88,9 +84,7 @@ def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tupl
         worst = torch.from_numpy(p.max(0)).to(scores).masked_fill(scores.isneginf(), torch.inf)
         passed = worst <= worst.min() * (1 + ROUNDING)
     best = best_cut(middle, scores.masked_fill(~passed, -torch.inf))
-    gain = threshold_gains(middle[best])
-    of_best = CellSums(*(x[best].unsqueeze(0) for x in seen))
-    return Fitted(gain, "labels", scores[best].item(), passes), of_best
+    return Fitted(threshold_gains(middle[best]), "labels", scores[best].item(), passes)
 
 
 def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) -> np.ndarray:
@@ -131,7 +125,7 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
     return passed
 
 
-def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
+def _best_rule(rows: LogitRows, objective: Objective, level: float) -> Fitted:
     z, best, margins = float(ndtri(1 - level)), None, np.zeros(len(objective.constraints))
     met, true = margins, objective.by_group(rows.target, rows.groups)
     for _ in range(SEARCHES):
@@ -149,12 +143,12 @@ def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fit
         limits = [slack_and_error(each, seen, z) for each in objective.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])
         if best is None or short.max() < best[0]:
-            best = short.max(), rule, seen
+            best = short.max(), rule
         # Margins come from the normal approximation, the verdict from the exact test of a rate.
         if all(p_values(each, seen, level)[0] <= level for each in objective.constraints):
-            return rule._replace(promised=True), seen
+            return rule._replace(promised=True)
         if np.isinf(short).any():  # no margin helps where the metric is undefined
             break
         margins = margins + np.maximum(short, 0)
     assert best is not None
-    return best[1]._replace(promised=False), best[2]
+    return best[1]._replace(promised=False)

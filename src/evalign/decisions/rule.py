@@ -3,7 +3,7 @@
 import math
 import os
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require
-from evalign.core.input_warnings import warn
+from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions.calibration import estimated_shares
-from evalign.decisions.confusions import confusion_of
-from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores, class_vector
+from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores
 from evalign.decisions.module import RuleModule
-from evalign.decisions.multilabel import expected_thresholds
-from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
-from evalign.decisions.tuned import expected
 from evalign.store.files import write_json
-
-# Estimated class shares are unreliable if the `calibration_gap` of the fit was larger.
-LARGEST_GAP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +32,8 @@ class DecisionRule:
         gain: G (C, C), float64; G[y, j] is the gain of label j if y is true. (L, 2, 2) if
             multilabel.
         decision: "argmax", "tuned" or "expected".
-        source: the origin of G: "argmax", "expected", "labels" for a tuned rule, or "adapted". A
-            tuned rule is "argmax" if fewer than two classes have labels.
+        source: the origin of G: "argmax", "expected", or "labels" for a tuned rule, which is
+            "argmax" if fewer than two classes have labels.
         score: the metric of a tuned rule on the rows of the fit, greater is better, cross-fitted
             unless only labels count.
         argmax_score: the metric of argmax on the same rows.
@@ -50,8 +41,6 @@ class DecisionRule:
         class_dim: the dimension of the classes in scores of more than two dimensions.
         class_prior: the share of each class (C,) or label (L,) in the rows of the fit: by labels
             if the rule is tuned, otherwise by probabilities.
-        calibration_gap: the largest relative difference, beyond chance, between the mean
-            probability of a class and its share of the labels.
         rows: the number of rows of the fit.
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
         promised: whether these rows prove the constraints at the given confidence.
@@ -70,7 +59,6 @@ class DecisionRule:
     classes: list[str | float] | None = None
     class_dim: int = 1
     class_prior: Tensor | None = None
-    calibration_gap: float | None = None
     rows: int | None = None
     slacks: dict[str, float] | None = None
     confidence: float | None = None
@@ -173,75 +161,6 @@ class DecisionRule:
             tensor([0, 1, 2])
         """
         return deepcopy(RuleModule(self, probabilities))  # its buffers are its own
-
-    def adapt(
-        self,
-        logits: Values | None = None,
-        *,
-        probabilities: Values | None = None,
-        class_prior: Values | None = None,
-    ) -> "DecisionRule":
-        """Adapt the rule to unlabelled rows with other class shares.
-
-        The shares are estimated from the probabilities unless given, and stay as they were if
-        chance explains the difference. Two things are assumed: the distribution within each class
-        is unchanged, and the probabilities were calibrated; a `calibration_gap` above a quarter is
-        warned of. The rule is then found from the corrected probabilities, as by "expected".
-
-        Args:
-            logits: rows as in a call of the rule.
-            probabilities: instead of logits.
-            class_prior: the shares of the classes (C,), or of the rows with each label (L,).
-        """
-        owner = "DecisionRule.adapt"
-        if self.metric is None or self.class_prior is None:
-            cure = "Make the rule with fit_decision, or load it with metric=."
-            names = "metric and class_prior of the rule"
-            raise ValueError(complaint(owner, names, "be known", None, cure))
-        objective = Objective.of(
-            owner, self.metric, self.constraint, self.classes, multilabel=self.multilabel
-        )
-        scores, formula = self._read(owner, logits, probabilities)
-        rows = formula.calibrated(scores.rows)
-        weight = torch.ones_like(rows if self.multilabel else rows[:, 0])
-        old = self._shares(self.class_prior.to(rows))
-        if class_prior is None:
-            new = estimated_shares(formula.softmax(scores.rows), old, self.rows or len(rows))
-            if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
-                warn(
-                    f"The class shares estimated by {owner} are unreliable: the probabilities were "
-                    "not calibrated on the rows of the fit. Pass class_prior= if you know it."
-                )
-        else:
-            new = self._shares(class_vector(owner, "class_prior", class_prior, len(old)).to(rows))
-            ok = bool(((new > 0) & (new < 1)).all() & ((new.sum(-1) - 1).abs() < 1e-6).all())
-            allowed = "hold shares between 0 and 1, which sum to 1 over classes"
-            require(ok, owner, "class_prior", allowed, class_prior)
-        # A class that had no rows has no share to scale.
-        change = torch.where((old > 0) & (new > 0), new / old, 1).log()
-        if self.multilabel:
-            change, new = change[:, 1] - change[:, 0], new[:, 1]
-        adapted = rows + change
-        search = expected_thresholds if self.multilabel else expected
-        gain = search(adapted, weight, objective).gain
-        eta = adapted.sigmoid() if self.multilabel else adapted.softmax(1)
-        return replace(
-            self,
-            gain=gain,
-            source="adapted",
-            score=None,
-            offsets=formula.offsets + change,
-            class_prior=new,
-            rows=len(rows),
-            slacks=objective.slacks(confusion_of(objective, adapted, eta, eta, weight, gain)),
-            confidence=None,
-            promised=None,
-            argmax_score=None,
-        )
-
-    def _shares(self, shares: Tensor) -> Tensor:
-        """Shares (C,); if multilabel (L, 2), of the rows without and with each label."""
-        return torch.stack([1 - shares, shares], -1) if self.multilabel else shares
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings, without a metric that is not a name."""

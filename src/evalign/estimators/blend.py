@@ -15,7 +15,7 @@ import numpy as np
 
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import DecisionRule, fit_decision
-from evalign.estimators.evidence import WAYS, Labels, RuleSettings
+from evalign.estimators.evidence import Labels, RuleSettings, cross_fit
 from evalign.estimators.out_of_fold import OutOfFoldScores
 
 # The weights of a blend: prior rows of each candidate, the least probability that counts, steps at
@@ -54,15 +54,12 @@ def blend(
         name: replace(one.oof, values=calibrated(calibrations[name], one.oof.values))
         for name, one in tried.items()
     }
-    rows = next(iter(several.values()))
-    labels: Labels = {way: np.full_like(rows.y, -1) for way in WAYS}
-    for fold in np.unique(rows.fold):
-        own = np.asarray(rows.fold == fold)
-        oof = weighted_mean(several, likeliest({n: one.take(~own) for n, one in several.items()}))
-        for way in WAYS:
-            rule = settings.rule_without(oof, fold, way)
-            if rule is not None:
-                labels[way][own] = rule(probabilities=oof.values[own])
+
+    def without(own: np.ndarray) -> OutOfFoldScores:
+        others = {name: one.take(~own) for name, one in several.items()}
+        return weighted_mean(several, likeliest(others))
+
+    labels = cross_fit(next(iter(several.values())), settings, without)
     weights = likeliest(several)
     rule = settings.rule(weighted_mean(several, weights))
     return weights, {name: calibrations[name] for name in weights}, rule, labels

@@ -1,7 +1,7 @@
 """What a decision rule gains over argmax, on rows that it was not fitted to."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,15 +112,24 @@ def score_of(
     return value if metric.greater_is_better else -value
 
 
-def cross_fit(oof: OutOfFoldScores, settings: RuleSettings) -> Labels:
-    """The labels of each fold by a rule fitted to the other folds, and by argmax."""
+def cross_fit(
+    oof: OutOfFoldScores,
+    settings: RuleSettings,
+    without: Callable[[np.ndarray], OutOfFoldScores] | None = None,
+) -> Labels:
+    """The labels of each fold by a rule fitted to the other folds, and by argmax.
+
+    Scores that are fitted too, as a mean with weights, come from a function that finds them
+    `without` the rows of a mask.
+    """
     labels = {way: np.full_like(oof.y, -1) for way in WAYS}
     for fold in np.unique(oof.fold):
         own = np.asarray(oof.fold == fold)
+        seen = oof if without is None else without(own)
         for way in WAYS:
-            rule = settings.rule_without(oof, fold, way)
+            rule = settings.rule_without(seen, fold, way)
             if rule is not None:
-                labels[way][own] = rule(**oof.take(own).argument)
+                labels[way][own] = rule(**seen.take(own).argument)
     return labels
 
 

@@ -46,13 +46,12 @@ class _SoftSums(torch.autograd.Function):
             flat, *of_rows = fused.soft_sums(rows, ctx.settings)
             sums, (cross, number) = flat[:-2].view(5, -1), flat[-2:]
             total = sums[2].sum()
+        elif rows.indices:
+            ctx.batch = _batch(rows)
+            sums, cross, of_rows = cpu.forward(*ctx.batch, settings)
+            total, number = sums[2].sum(), (ctx.batch[2] > 0).sum(dtype=torch.float64)
         else:
-            if rows.indices:
-                ctx.batch = _batch(rows)
-                sums, cross, of_rows = cpu.forward(*ctx.batch, settings)
-                total, number = sums[2].sum(), (ctx.batch[2] > 0).sum(dtype=torch.float64)
-            else:
-                sums, total, number, cross, *of_rows = labels.forward(rows, settings)
+            sums, total, number, cross, *of_rows = labels.forward(rows, settings)
         ctx.save_for_backward(logits, rows.target, rows.weight, *of_rows)
         tp, predicted, *fixed = sums.unbind()
         ctx.mark_non_differentiable(*fixed, total, number)

@@ -4,10 +4,6 @@ One program holds the sums of all classes in float64. The mathematics is that of
 `aggregation.running` and `losses.offsets`.
 """
 
-# Triton compiles this, and a type checker takes it for Python.
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-# pyright: reportPossiblyUnboundVariable=false
-
 import triton
 import triton.language as tl
 

@@ -5,9 +5,6 @@ label there are nine sums: tp, fp, actual, negatives, fn and tn of memberships, 
 hard labels, and the cross-entropy.
 """
 
-# Triton compiles this, and a type checker takes it for Python.
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-
 import triton
 import triton.language as tl
 
@@ -19,8 +16,7 @@ def label_sums(
     logits, target, weight, temperature, offsets, partial,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     y_image, y_class, y_row, LABELS: tl.constexpr, WEIGHTED: tl.constexpr,
-    CROSS_ENTROPY: tl.constexpr,
-    EPS: tl.constexpr, BINARY: tl.constexpr,
+    CROSS_ENTROPY: tl.constexpr, EPS: tl.constexpr, BINARY: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The sums of some labels over this program's rows."""
@@ -28,16 +24,9 @@ def label_sums(
     t = tl.load(temperature).to(compute)
     label = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[:, None]
     tiles = tl.cdiv(size, ROWS)
-    tp = tl.zeros([COLUMNS, ROWS], compute)
-    fp = tl.zeros([COLUMNS, ROWS], compute)
-    fn = tl.zeros([COLUMNS, ROWS], compute)
-    tn = tl.zeros([COLUMNS, ROWS], compute)
-    actual = tl.zeros([COLUMNS, ROWS], compute)
-    negatives = tl.zeros([COLUMNS, ROWS], compute)
-    hard = tl.zeros([COLUMNS, ROWS], compute)
-    hard_right = tl.zeros([COLUMNS, ROWS], compute)
-    crosses = tl.zeros([COLUMNS, ROWS], compute)
-    counts = tl.zeros([COLUMNS, ROWS], compute)
+    nothing = tl.zeros([COLUMNS, ROWS], compute)
+    tp, fp, fn, tn, actual, negatives = nothing, nothing, nothing, nothing, nothing, nothing
+    hard, hard_right, crosses, counts = nothing, nothing, nothing, nothing
     by = t
     if CROSS_ENTROPY:
         by = shift(offsets, label, LABELS, BINARY, compute)
@@ -90,8 +79,7 @@ def label_gradient(
     logits, target, weight, slopes, outer, grad,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     y_image, y_class, y_row, LABELS: tl.constexpr, WEIGHTED: tl.constexpr,
-    CROSS_ENTROPY: tl.constexpr,
-    EPS: tl.constexpr, BINARY: tl.constexpr,
+    CROSS_ENTROPY: tl.constexpr, EPS: tl.constexpr, BINARY: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """`outer` times the gradient, given the slopes (2, C) of the loss by tp and predicted."""

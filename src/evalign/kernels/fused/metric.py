@@ -4,10 +4,6 @@ Slopes are defined up to a constant of all predicted masses: the memberships of 
 weight.
 """
 
-# Triton compiles this, and a type checker takes it for Python.
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-# pyright: reportPossiblyUnboundVariable=false
-
 import triton
 import triton.language as tl
 

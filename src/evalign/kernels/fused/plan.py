@@ -4,9 +4,6 @@ A launch by Triton looks at every argument anew, which takes longer than a small
 holds is known from its key, so that later calls go straight to the compiled kernels.
 """
 
-# Launch options are not parameters of the kernels.
-# pyright: reportCallIssue=false
-
 from collections.abc import Callable
 from math import gcd
 from typing import Any, NamedTuple
@@ -32,8 +29,6 @@ LABELS = 64  # of a tile
 ADD = 32, 128  # sums and programs per block
 ALONE = 2**16  # sums that the last program adds up by itself
 PLANS = 1000  # kept at most
-
-
 NOTHING_FOLLOWS = 0.0, 0.0, False, 1.0, 0.0
 
 

@@ -1,13 +1,10 @@
 """The kernel of the gradient. A tile has the classes down and the rows across."""
 
-# Triton compiles this, and a type checker takes it for Python.
-# pyright: reportPossiblyUnboundVariable=false, reportArgumentType=false
-
 import triton
 import triton.language as tl
 
 from evalign.kernels.fused.step import membership, of_largest, row, slope
-from evalign.kernels.fused.sums import add3, load_stats, odds_of, target_and_weight
+from evalign.kernels.fused.sums import add3, odds_of, target_and_weight
 
 
 @triton.jit
@@ -15,8 +12,7 @@ def gradient(
     logits, target, weight, stats, slopes, outer, grad,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    EPS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, ADJACENT: tl.constexpr,
+    EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ADJACENT: tl.constexpr,
 ):  # fmt: skip
     """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
 
@@ -41,7 +37,12 @@ def gradient(
         live = s < size if ROWS > 1 else tl.full([1, 1], 1, tl.int1)
         r = image * size + s
         offset = image.to(tl.int64) * z_image + s.to(tl.int64) * z_row
-        largest, runner_up, rest, total, one = load_stats(stats, r, live, n)
+        # What `whole_rows` has kept of the rows; harmless numbers past the end.
+        largest = tl.load(stats + r, mask=live, other=0)
+        runner_up = tl.load(stats + n + r, mask=live, other=0)
+        rest = tl.load(stats + 2 * n + r, mask=live, other=1)
+        total = tl.load(stats + 3 * n + r, mask=live, other=1)
+        one = tl.load(stats + 4 * n + r, mask=live, other=0).to(tl.int32)
         two = tl.load(stats + 5 * n + r, mask=live, other=0).to(tl.int32)
         y, w, known = target_and_weight(
             target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute

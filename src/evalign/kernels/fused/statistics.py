@@ -3,9 +3,6 @@
 The mathematics is that of `aggregation.running` and `losses.offsets`.
 """
 
-# Triton compiles this, and a type checker takes it for Python.
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-
 import triton
 import triton.language as tl
 

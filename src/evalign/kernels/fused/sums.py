@@ -4,9 +4,6 @@ Logits are images of rows: class c of row s of image b is at b·z_image + c·z_c
 matrix is one image.
 """
 
-# Triton compiles this, and a type checker takes it for Python.
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-
 import triton
 import triton.language as tl
 
@@ -18,8 +15,7 @@ def whole_rows(
     logits, target, weight, temperature, shift, partial, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    ADJACENT: tl.constexpr,
+    EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ADJACENT: tl.constexpr,
 ):  # fmt: skip
     """Sums and statistics of this program's rows, which fit into a tile.
 
@@ -80,7 +76,13 @@ def whole_rows(
         total += h_one + (rest - rest)  # the step drops a NaN; it stays visible
         _x, mine = membership(tl.exp(own_logit - largest), scale, t, EPS)
         mine = tl.where(one == y, h_one, mine)
-        store_stats(stats, r, live, n, largest, runner_up, rest, total, one, two)
+        tl.store(stats + r, largest, mask=live)
+        tl.store(stats + n + r, runner_up, mask=live)
+        tl.store(stats + 2 * n + r, rest, mask=live)
+        tl.store(stats + 3 * n + r, total, mask=live)
+        # Classes are counted in floats, which is exact up to 2²⁴.
+        tl.store(stats + 4 * n + r, tl.cast(one, compute), mask=live)
+        tl.store(stats + 5 * n + r, tl.cast(two, compute), mask=live)
         if CROSS_ENTROPY:
             mass += odds_of(shift, one, CLASSES, compute)
             crosses += cross_entropy_of(
@@ -175,28 +177,6 @@ def cross_entropy_of(
     if CROSS_ENTROPY == 2:
         w *= tl.load(shift + CLASSES + y, mask=known, other=1).to(compute)
     return tl.where(w == 0, 0, w * cross)
-
-
-@triton.jit
-def load_stats(stats, r, live, n):
-    """The two largest logits, rest, Σ H and the largest class; harmless numbers past the end."""
-    largest = tl.load(stats + r, mask=live, other=0)
-    runner_up = tl.load(stats + n + r, mask=live, other=0)
-    rest = tl.load(stats + 2 * n + r, mask=live, other=1)
-    total = tl.load(stats + 3 * n + r, mask=live, other=1)
-    one = tl.load(stats + 4 * n + r, mask=live, other=0).to(tl.int32)
-    return largest, runner_up, rest, total, one
-
-
-@triton.jit
-def store_stats(stats, r, live, n, largest, runner_up, rest, total, one, two):
-    """Keep the statistics of rows. Classes are counted in floats, which is exact up to 2²⁴."""
-    tl.store(stats + r, largest, mask=live)
-    tl.store(stats + n + r, runner_up, mask=live)
-    tl.store(stats + 2 * n + r, rest, mask=live)
-    tl.store(stats + 3 * n + r, total, mask=live)
-    tl.store(stats + 4 * n + r, one.to(largest.dtype), mask=live)
-    tl.store(stats + 5 * n + r, two.to(largest.dtype), mask=live)
 
 
 @triton.jit

@@ -1,8 +1,5 @@
 """The sums of many programs, added up in one order, in float64."""
 
-# Triton compiles this, and a type checker takes it for Python.
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-
 import triton
 import triton.language as tl
 
