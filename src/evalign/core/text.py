@@ -41,5 +41,6 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 def nearest(name: object, known: Iterable[str]) -> str:
     """A suggestion for a misspelt name: the closest known one, or "" if none is close."""
-    close = get_close_matches(str(name), list(known), n=1)
-    return f"Did you mean {close[0]!r}?" if close else ""
+    names = {each.casefold(): each for each in known}
+    close = get_close_matches(str(name).casefold(), names, n=1)
+    return f"Did you mean {names[close[0]]!r}?" if close else ""

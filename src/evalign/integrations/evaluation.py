@@ -52,7 +52,7 @@ class Evaluation:
     ) -> None:
         """Add the rows of a batch, for the metric of argmax, and for the rule or its test."""
         labels = hard_labels(target, **self.reading)
-        how = {"matrix": self.metric.needs_matrix, **self.reading}
+        how: dict[str, Any] = {"matrix": self.metric.needs_matrix, **self.reading}
         self.confusion = self.confusion + hard_confusion(logits, target, weight, **how)
         if test:
             # Doubled, because the scores of argmax are probabilities, which are refused as logits.

@@ -149,7 +149,7 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
             tensors[name] = torch.from_numpy(native)
             return {"$array": name}
         case np.ndarray() if value.dtype.kind in "UO" and value.ndim == 1:
-            return {"$labels": each(value.tolist()), "dtype": value.dtype.str}
+            return {"$labels": each(value.tolist())}
         case tuple():
             return {"$tuple": each(value)}
         case list():
@@ -180,8 +180,8 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
             return tensors.pop(name)  # once: a few names could stand for much memory
         case {"$array": name}:
             return tensors.pop(name).numpy()
-        case {"$labels": items, "dtype": str(dtype)} if dtype[1:2] in "UO":
-            return np.array(_decode(items, tensors), dtype=dtype)
+        case {"$labels": items}:  # objects: in an array of text each takes what the longest does
+            return np.array(_decode(items, tensors), dtype=object)
         case {"$tuple": items}:
             return tuple(_decode(items, tensors))
         case {"$dict": items}:

@@ -34,7 +34,7 @@ def as_kind(name: str, column: ColumnValues) -> tuple[str, ColumnValues | None]:
         return as_kind(name, numbers)
     if (dates := column.converted("date")) is not None:
         return "date", dates
-    if 2 * len(set(present)) <= len(present):
+    if 2 * column.distinct <= len(present):
         return "category", column.converted("category")
     _refuse_odd_cells(name, column)
     return UNREPEATED, None
@@ -64,10 +64,10 @@ def overview(X: Any) -> list[dict[str, Any]]:
     for name, column in zip(table.names, table.columns, strict=True):
         kind, typed = as_kind(name, column)
         shown = typed or column
-        distinct = dict.fromkeys(shown.present)
-        examples = [f"{x:.10g}" if isinstance(x, float) else str(x)[:40] for x in distinct][:3]
+        first = dict.fromkeys(shown.take(np.flatnonzero(~shown.gaps)[:1000]).present)
+        examples = [f"{x:.10g}" if isinstance(x, float) else str(x)[:40] for x in first][:3]
         kind = kind if typed else f"left out: {kind}"
-        found = {"gaps": int(shown.gaps.sum()), "values": len(distinct), "examples": examples}
+        found = {"gaps": int(shown.gaps.sum()), "values": shown.distinct, "examples": examples}
         rows.append({"name": name, "kind": kind, **found})
     return rows
 

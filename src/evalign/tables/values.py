@@ -45,6 +45,12 @@ class ColumnValues(NamedTuple):
         found = self.values[~self.gaps]
         return (found == 1 if self.kind == "boolean" else found).tolist()
 
+    @property
+    def distinct(self) -> int:
+        """The number of distinct values without gaps."""
+        found = self.values[~self.gaps]
+        return len(set(found) if found.dtype == object else np.unique(found))
+
     def take(self, rows: np.ndarray) -> "ColumnValues":
         return self._replace(values=self.values[rows])
 

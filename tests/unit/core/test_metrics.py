@@ -522,8 +522,9 @@ def test_metric_of_a_scorer_name_is_the_scorer(name):
         ("f1_marco", " Did you mean 'f1_macro'?"),
         ("balanced_acuracy", " Did you mean 'balanced_accuracy'?"),
         ("expected_cost", " Did you mean 'expected_cost[[0, 1], [5, 0]]'?"),
-        ("", ""),
-        ("xyzzy", ""),
+        ("F1", " Did you mean 'f1'?"),
+        ("", " `evalign metrics` lists them."),
+        ("xyzzy", " `evalign metrics` lists them."),
     ],
 )
 def test_unknown_name_suggests_the_nearest(name, cure):

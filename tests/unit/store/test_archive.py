@@ -24,7 +24,7 @@ TREE = {
     "bytes": torch.tensor([1, 255], dtype=torch.uint8),
     "none": torch.zeros(0, 3),
     "shared": [WEIGHTS, WEIGHTS[:2]],
-    "arrays": [np.arange(6.0).reshape(2, 3).T, np.array(["b", "aa"]), np.array(["x", 3], object)],
+    "arrays": [np.arange(6.0).reshape(2, 3).T, np.array(["x", 3], object)],
     "keys": {0: "zero", "$tensor": "a column of this name"},
     "tuple": ("a", [1]),
 }
@@ -49,6 +49,13 @@ def test_round_trip(tmp_path):
     with pytest.raises(TypeError, match=r"only what it can check .*Got builtins.object"):
         archive.save(path, {"state": object()})
     assert flat(archive.load(path)) == flat(TREE)
+
+
+def test_text_takes_the_room_that_it_has_in_the_file(tmp_path):
+    """numpy would give each text the room of the longest one, or of any that a file claims."""
+    archive.save(tmp_path / "run", {"names": np.array(["b", "aa"])})
+    names = np.array(["b", "aa"], dtype=object)
+    assert flat(archive.load(tmp_path / "run")) == flat({"names": names})
 
 
 def test_whole_at_any_moment(tmp_path, monkeypatch):
@@ -172,7 +179,7 @@ def test_wrong_contents_with_right_checksums(tmp_path):
         {"state_json": b'{"a": {"$tensor": "nosuch"}}'},
         {"state_json": b'{"a": {"$tensor": []}}'},
         {"state_json": b'{"a": {"$object": "nosuch", "state": {}}}'},
-        {"state_json": b'{"a": {"$labels": [1], "dtype": "<V9"}, "b": {"$array": 3}}'},
+        {"state_json": b'{"a": {"$labels": [1]}, "b": {"$array": 3}}'},
         {"state_json": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"},
         {"tensors_safetensors": len(text).to_bytes(8, "little") + text},  # more than it holds
         {"tensors_safetensors": len(hollow).to_bytes(8, "little") + hollow.encode()},

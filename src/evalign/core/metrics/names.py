@@ -88,5 +88,5 @@ def _by_name(name: str, owner: str) -> Metric:
             costs = json.loads(name.removeprefix("expected_cost"))
             return matrix.ExpectedCost(costs)
     known = [*names(), "expected_cost[[0, 1], [5, 0]]"]
-    allowed, cure = "be a name of metrics.names()", nearest(name, known)
-    raise ValueError(complaint(owner, "metric", allowed, repr(name), cure))
+    cure = nearest(name, known) or "`evalign metrics` lists them."
+    raise ValueError(complaint(owner, "metric", "be a name of metrics.names()", repr(name), cure))
