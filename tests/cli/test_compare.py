@@ -90,6 +90,13 @@ def test_options_change_the_scores(binary, result, options):
     assert other != {name: scores(result)[name] for name in other}
 
 
+def test_it_tells_the_folds_that_there_were(binary, monkeypatch):
+    """Of few groups there are fewer than were asked for."""
+    monkeypatch.setattr(command, "DEFAULT", ("linear",))
+    monkeypatch.setattr(command, "RECIPES", {})
+    assert compared(binary, "--group", "household", "--folds", 50)["folds"] == 20
+
+
 @pytest.mark.usefixtures("few")
 def test_a_cost_is_best_when_small(binary):
     result = compared(binary, metric="expected_cost[[0, 1], [9, 0]]")

@@ -40,11 +40,11 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     name, gain = given.metric, ensemble.gain_
     tried = tried_models(ensemble.cv_results_, gain, {}, name)
     sentence = verdict_of_tried(TriedModels(**tried), constrained=False)
-    greater = resolve(name).greater_is_better
-    data = {"metric": name, "greater_is_better": greater, "rows": len(y), "folds": given.folds}
+    greater, folds = resolve(name).greater_is_better, len(ensemble.models_[gain["against"]])
+    data = {"metric": name, "greater_is_better": greater, "rows": len(y), "folds": folds}
     data |= {"candidates": tried["rows"], "gain": gain, "verdict": sentence}
     explained = (
-        f"{name}{'' if greater else ' (less is better)'} on held-out rows, {given.folds} folds: "
+        f"{name}{'' if greater else ' (less is better)'} on held-out rows, {folds} folds: "
         "with a rule and by argmax, with 95% intervals."
     )
     headings = ["candidate", "with a rule", "95% interval", "argmax", "95% interval", "seconds"]
