@@ -107,7 +107,7 @@ def _takes_one_argument(function: Any) -> bool:
         signature(getattr(function, "forward", function)).bind(None)
     except (TypeError, ValueError):  # a built-in function may have no signature
         return False
-    return not isinstance(function, type)
+    return not (isinstance(function, type) or hasattr(function, "compute"))  # as torchmetrics has
 
 
 @dataclass(frozen=True)
