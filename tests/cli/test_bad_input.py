@@ -203,7 +203,7 @@ def test_another_version(fitted, tmp_path):
     about = json.loads(file.read_text())
     file.write_text(json.dumps(about | {"version": 1}))
     text = refused("report", tmp_path / "run")
-    assert text.endswith("has format 1, evalign now reads 9: fit again.")
+    assert text.endswith("has format 1, evalign now reads 10: fit again.")
     file.write_text(json.dumps(about | {"format": "other"}))
     assert "holds nothing that evalign saved: it is no run" in refused("report", tmp_path / "run")
 

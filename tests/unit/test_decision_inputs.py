@@ -455,6 +455,10 @@ BAD = {
         lambda: fit(ROWS.view(2, 2, 3), LABELS.view(2, 2)),
         r"y .* shape \(2, 3\). Got \(2, 2\). Where classes come last, pass class_dim=-1",
     ),
+    "dimension": (
+        lambda: fit(ROWS, LABELS, class_dim=7),
+        r"class_dim of fit_decision must be a dimension of logits of shape \(4, 3\). Got 7",
+    ),
     "weight": (
         lambda: fit(ROWS, LABELS, sample_weight=[1, 2]),
         r"sample_weight of fit_decision must have shape \(4,\)",

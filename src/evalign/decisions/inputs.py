@@ -84,6 +84,9 @@ def as_scores(
         allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
         require(task != "multilabel" and values.ndim == 1, owner, name, allowed, shape, ONE_ROW)
         values, class_dim = values.unsqueeze(1), 1
+    allowed = f"be a dimension of {name} of shape {shape}"
+    known = -values.ndim <= class_dim < values.ndim
+    require(known, owner, "class_dim", allowed, class_dim)
     values = values.movedim(class_dim, -1)
     flat = values.flatten(0, -2)
     multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)

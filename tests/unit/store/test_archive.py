@@ -134,7 +134,7 @@ def test_what_is_no_saved_thing_says_so(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "list.json").write_text("[1]")
-    (tmp_path / "other.json").write_text('{"format": "GeoJSON", "version": 9}')
+    (tmp_path / "other.json").write_text('{"format": "GeoJSON", "version": 10}')
     with zipfile.ZipFile(tmp_path / "books.zip", "w") as other:
         other.writestr("book.txt", "text")
     for name in ("folder", "notes.txt", "list.json", "other.json", "books.zip"):
@@ -146,7 +146,7 @@ def test_what_is_no_saved_thing_says_so(tmp_path):
     (tmp_path / "run" / "run.json").write_text('{"format": "evalign run", "version": 6}')
     (tmp_path / "rule.json").write_text('{"format": "evalign rule", "version": 3}')
     for name, version in {"run": 6, "rule.json": 3}.items():
-        text = f"has format {version}.*, evalign now reads 9: fit again.$"
+        text = f"has format {version}.*, evalign now reads 10: fit again.$"
         with pytest.raises(StoreError, match=text):
             evalign.load(tmp_path / name)
     archive.save(tmp_path / "training", {"epoch": 1})
@@ -183,8 +183,8 @@ def test_wrong_contents_with_right_checksums(tmp_path):
         {"state_json": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"},
         {"tensors_safetensors": len(text).to_bytes(8, "little") + text},  # more than it holds
         {"tensors_safetensors": len(hollow).to_bytes(8, "little") + hollow.encode()},
-        {"manifest_json": b'{"format": "evalign", "version": 9, "kind": "nosuch"}'},
-        {"manifest_json": b'{"format": "evalign", "version": 9, "kind": "Tree"}'},
+        {"manifest_json": b'{"format": "evalign", "version": 10, "kind": "nosuch"}'},
+        {"manifest_json": b'{"format": "evalign", "version": 10, "kind": "Tree"}'},
     ]:
         archive.save(path, TREE)
         forge(path, **member)
