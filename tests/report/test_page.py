@@ -237,4 +237,4 @@ def test_a_model_has_to_beat_one_label_for_all_rows():
     found = scores(replace(blind, baseline=labelled(made.baseline, np.zeros(400, int))))
     assert found["constant"]["class"] == made.classes[1]
     assert found["answer"]["verdict"] == "did not help"
-    assert "0.333 for class 1 as every label" in found["answer"]["sentence"]
+    assert "0.333 if every label is class 1" in found["answer"]["sentence"]

@@ -129,7 +129,7 @@ def answer(
         return said("cannot tell", f"{UNKNOWN}: {found[0]}", found[1])
     if constant is not None and not _is_better(contents, constant["difference"]):
         first = f"{contents.metric_name} is {number(methods[0]['value'])} for {methods[0]['name']}"
-        text = f"{first} and {number(constant['value'])} for {constant['class']} as every label"
+        text = f"{first} and {number(constant['value'])} if every label is {constant['class']}"
         what = f"the difference is {span(constant['difference'])} (95% interval)"
         then = "Look for columns that tell more of the label, or for more rows."
         return said("did not help", f"It is not shown to help: {text}; {what}", then)
