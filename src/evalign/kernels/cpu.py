@@ -19,7 +19,7 @@ from torch import Tensor
 from evalign.core.heaviside import OUTER_SHARE
 from evalign.kernels import KernelSettings
 
-BLOCK = 2**19  # numbers: larger blocks leave the cache, in smaller ones the calls themselves cost
+BLOCK = 2**20  # numbers: larger blocks leave the cache, in smaller ones the calls themselves cost
 MANY = 64  # classes that stay side by side in a block where the logits have them so
 COLDEST = 1e-20  # a step at a lower temperature is the same, and its unit would overflow
 aten = torch.ops.aten  # for results in memory that is there

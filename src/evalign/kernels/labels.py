@@ -13,9 +13,8 @@ from torch import Tensor
 
 from evalign.core.rows import GivenRows, signed
 from evalign.kernels import KernelSettings
-from evalign.kernels.cpu import Step
+from evalign.kernels.cpu import BLOCK, Step
 
-BLOCK = 2**17  # numbers
 FAR = 40.0  # log(1 + eᵘ) is u from here on, in double precision too
 aten = torch.ops.aten  # for results in memory that is there
 Block = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor, Tensor]
