@@ -66,9 +66,8 @@ def overview(X: Any) -> list[dict[str, Any]]:
         shown = typed or column
         first = dict.fromkeys(shown.take(np.flatnonzero(~shown.gaps)[:1000]).present)
         examples = [f"{x:.10g}" if isinstance(x, float) else str(x)[:40] for x in first][:3]
-        kind = kind if typed else f"left out: {kind}"
         found = {"gaps": int(shown.gaps.sum()), "values": shown.distinct, "examples": examples}
-        rows.append({"name": name, "kind": kind, **found})
+        rows.append({"name": name, "kind": kind if typed else f"left out: {kind}", **found})
     return rows
 
 
