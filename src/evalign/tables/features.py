@@ -53,7 +53,8 @@ class Features:
             learnt = {name: _learnt(name, column, frame) for name, column in columns}
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
-        require(len(columns) > 0, owner, "X", "hold a column to learn from", f"none: {left_out}")
+        allowed, cure = "hold a column to learn from", "It needs one that varies and is no id."
+        require(len(columns) > 0, owner, "X", allowed, f"none: {left_out}", cure)
         if warn:
             warn_of_left_out(left_out)
         return cls(given, frame and X.named, columns, left_out)
