@@ -163,7 +163,7 @@ def split(dataset: TrainingTable, given: Namespace) -> tuple[LabelledFrame, Labe
         X = _typed(frame[columns.features], dataset.features, source)
         test = labelled(frame, X, columns, labels, source)
     warn_of_few("test", labels.names, test.y[test.counted])
-    warn_of_shared({"training": training.hashes, "test": test.hashes})
+    warn_of_shared(training.hashes, test.hashes)
     return training, test
 
 

@@ -11,10 +11,10 @@ from rich.table import Table
 
 from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import PREDICTIONS, About, Model
-from evalign.cli.terminal import grid, plain
+from evalign.cli.terminal import grid
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
-from evalign.core.text import counted
+from evalign.core.text import counted, plain
 from evalign.decisions import DecisionRule
 from evalign.estimators import AlignedEnsemble
 from evalign.estimators.evidence import score_of

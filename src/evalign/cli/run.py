@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evalign.cli.dataset import Columns
-from evalign.cli.terminal import plain
+from evalign.core.text import plain
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
 from evalign.store import archive, files
 from evalign.store.files import digest, read_json, replacing, write_json

@@ -1,7 +1,6 @@
 """The terminal: results go to standard output, everything else to standard error."""
 
 import json
-import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from evalign.core.text import visible
+from evalign.core.text import plain, visible
 
 
 @dataclass(frozen=True)
@@ -69,14 +68,3 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*map(visible, row))
     return table
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON holds it: lists for arrays, null for NaN and infinities."""
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,26 +1,34 @@
-"""Helpers for messages: escaping, plurals, lists, suggestions. Imports nothing slow."""
+"""Helpers for messages and JSON: escaping, plurals, lists, suggestions. Imports nothing slow."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from shlex import quote
+from typing import Any
 
 # ASCII and Latin-1 controls, line separators, the marks that turn the direction of writing, and
 # halves of characters, which no file can hold: a name of a file that is not UTF-8 has them.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def visible(text: str, keep: str = "") -> str:
-    """Escape control characters, except those in `keep`.
+def visible(text: str) -> str:
+    """Escape control characters.
 
     A name in a table may hold terminal commands, which would run when it is printed.
     """
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
-    def escape(found: re.Match[str]) -> str:
-        character = found[0]
-        return character if character in keep else character.encode("unicode_escape").decode()
 
-    return CONTROL.sub(escape, text)
+def plain(value: Any) -> Any:
+    """A value as JSON holds it in every language: lists for arrays, null for NaN and infinities."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def installing(what: str) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
+from evalign.core.text import plain
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores
 from evalign.decisions.module import RuleModule
 from evalign.decisions.saved_rule import RULE, Decision, checked_state
@@ -166,7 +167,7 @@ class DecisionRule:
         """The rule as plain numbers and strings, without a metric that is not a name."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         state["metric"] = self.metric if isinstance(self.metric, str) else None
-        return {name: _plain(value) for name, value in state.items()}
+        return plain(state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rule as a JSON file, which `evalign.load` opens."""
@@ -188,12 +189,3 @@ def _from(name: str | float, threshold: float) -> str:
     # Two digits of it or of what it lacks to 1, whichever is smaller.
     digits = 1 - math.floor(math.log10(min(threshold, 1 - threshold)))
     return f"{name} from a probability of {round(threshold, digits):.10g} on"
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it in every language, which has no number for infinity or NaN."""
-    if isinstance(value, Tensor):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -102,7 +102,7 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
             },
         )
     )
-    return visible(page, keep="\n")
+    return "\n".join(map(visible, page.split("\n")))
 
 
 def _mass(value: float) -> str:

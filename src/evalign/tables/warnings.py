@@ -5,7 +5,6 @@ come from the command line only.
 """
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -48,15 +47,14 @@ def warn_of_few(part: str, names: Sequence[str] | np.ndarray, codes: np.ndarray)
         warn(f"{FEW_ROWS} {part} rows ({listed(scarce, 3)}) are {outcome}.", DataWarning)
 
 
-def warn_of_shared(hashes: dict[str, np.ndarray]) -> None:
-    """Warn about rows that two parts of the data share, given a hash of each row of each part."""
-    for (one, known), (other, new) in combinations(hashes.items(), 2):
-        shared = np.isin(new, known)
-        distinct = 2 * len(np.unique(new)) > len(new)  # rows of few values are equal by chance
-        if distinct and shared.mean() >= SHARED:
-            what = f"{counted(int(shared.sum()), f'{other} row')} are also {one} rows"
-            cure = "Remove them from one of the two, or the scores are too good."
-            warn(f"{what}, label included. {cure}", DataWarning)
+def warn_of_shared(training: np.ndarray, test: np.ndarray) -> None:
+    """Warn about test rows that are also training rows, given a hash of each row."""
+    shared = np.isin(test, training)
+    distinct = 2 * len(np.unique(test)) > len(test)  # rows of few values are equal by chance
+    if distinct and shared.mean() >= SHARED:
+        what = f"{counted(int(shared.sum()), 'test row')} are also training rows"
+        cure = "Remove them from one of the two, or the scores are too good."
+        warn(f"{what}, label included. {cure}", DataWarning)
 
 
 def warn_of_perfect(table: Any, names: Sequence[str]) -> None:
