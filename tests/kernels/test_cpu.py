@@ -88,6 +88,17 @@ def test_agrees(temperature, dtype):
             assert_agrees(batch, temperature, *adjustment(classes))
 
 
+@pytest.mark.parametrize("classes", [10, 100])  # 100 stay side by side
+def test_several_blocks(classes, monkeypatch):
+    monkeypatch.setattr(cpu, "BLOCK", 7 * classes)
+    batch = images(random_batch(100, classes))
+    assert_agrees(batch, 0.2, *adjustment(classes))
+    logits, target, weight, slopes = batch
+    assert_agrees(
+        (logits.view(4, 25, classes).mT, target.view(4, 25), weight.view(4, 25), slopes), 0.2
+    )
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("temperature", [1e-4, 1e-5, 3e-7, 3e-15])
 @pytest.mark.parametrize("task", ["binary", "multilabel"])

@@ -44,6 +44,14 @@ def calls(monkeypatch):
     return count
 
 
+@pytest.fixture(params=["in one block", "in several blocks"])
+def blocks(request, monkeypatch):
+    """Compute all rows at once, and a few at a time."""
+    if request.param == "in several blocks":
+        monkeypatch.setattr(cpu, "BLOCK", 60)
+        monkeypatch.setattr(labels, "BLOCK", 60)
+
+
 def ordinary_and_hostile():
     """Yield rows as they come, and rows where some classes have no score."""
     logits, target, weight = rows_of("multiclass")
@@ -60,6 +68,7 @@ def ordinary_and_hostile():
     yield logits[:0], target[:0], None
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("make", ROWS)
 def test_kernel_and_core_give_one_loss(make, calls):
     assert_same(make, *ordinary_and_hostile())
@@ -81,6 +90,7 @@ def labelled(task):
     [(0.01, tolerances.SAME), (0.2, tolerances.SAME), (0.4, tolerances.SLIVER)],
 )
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
+@pytest.mark.usefixtures("blocks")
 def test_kernel_of_labels_and_core_give_one_loss(task, temperature, atol, monkeypatch):
     ran, forward = [], labels.forward
     monkeypatch.setattr(labels, "forward", lambda *x: ran.append(1) or forward(*x))
@@ -146,6 +156,7 @@ def layouts():
     }
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("layout", layouts())
 @pytest.mark.parametrize("make", ROWS)
 def test_layouts(make, layout):
