@@ -7,11 +7,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from evalign.core.checks import numbers, require
-from evalign.core.rows import Task
+from evalign.core.task import Task
 from evalign.decisions.inputs import class_vector
 
 Decision = Literal["argmax", "tuned", "expected"]
-OWNER, RULE = "DecisionRule", "rule"  # the kind of its file
+OWNER = "DecisionRule"
+RULE = "rule"  # the kind of its file
 
 
 def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
@@ -23,14 +24,15 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
     require(not missing and not others, OWNER, "state", "hold the fields of a rule", got, cure)
     for name, values in (("decision", get_args(Decision)), ("task", (*get_args(Task), None))):
         require(state[name] in values, OWNER, name, f"be one of {values}", state[name])
-    factor, gain = numbers(state["factor"]), numbers(state["gain"])
+    factor = numbers(state["factor"])
+    gain = numbers(state["gain"])
     positive = factor.ndim == 0 and 0 < factor < math.inf
     require(bool(positive), OWNER, "factor", "be a positive number", repr(state["factor"]))
     size = len(gain) if gain.ndim else 0
     shape = (size, 2, 2) if state["task"] == "multilabel" else (size, size)
-    ok = size > 0 and gain.shape == shape and bool(gain.isfinite().all())
+    ok = size > 0 and gain.shape == shape and bool(np.isfinite(gain).all())
     allowed = "be finite numbers (C, C), or (L, 2, 2) if multilabel"
-    require(ok, OWNER, "gain", allowed, tuple(gain.shape))
+    require(ok, OWNER, "gain", allowed, gain.shape)
     found: dict[str, Any] = {"gain": gain, "factor": factor.item()}
     for name in ("offsets", "class_prior"):
         if state[name] is not None:
