@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from evalign.core.checks import numbers, require
-from evalign.core.rows import Task
+from evalign.membership.rows import Task
 from evalign.decisions.inputs import class_vector
 
 Decision = Literal["argmax", "tuned", "expected"]
