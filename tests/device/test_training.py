@@ -9,8 +9,8 @@ from torch import nn
 
 from evalign import MetricLoss, exact_backward
 from evalign.estimators import AlignedClassifier
+from evalign.estimators.candidates import RECIPES
 from evalign.training import Settings, fit
-from evalign.training.recipes import RECIPES
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced
 

@@ -3,7 +3,8 @@
 import numpy as np
 from torch import nn
 
-from evalign.estimators import AlignedClassifier, fitting
+from evalign.estimators import AlignedClassifier
+from evalign.training import fitting
 
 
 class SmallNetwork:

@@ -10,11 +10,10 @@ from evalign.cli.outcome import tried_models
 from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
 from evalign.estimators import AlignedClassifier, AlignedEnsemble
-from evalign.estimators.candidates import DEFAULT
+from evalign.estimators.candidates import DEFAULT, RECIPES
 from evalign.report import TriedModels
 from evalign.report.words import number, span, verdict_of_tried
 from evalign.tables.warnings import FEW_ROWS, DataWarning
-from evalign.training.recipes import RECIPES
 
 
 def compare_methods(spoken: Terminal, given: Namespace) -> None:

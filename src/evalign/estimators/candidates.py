@@ -9,10 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from evalign.core import stairs
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import nearest
-from evalign.estimators.classifier import AlignedClassifier
 
 OWNER = "AlignedEnsemble"
 # The network is none of them: it would take most of the time, and the blend was no better with it.
@@ -30,6 +30,7 @@ SECONDS = {
     "network": (4.0, 100.0),
 }
 NAMES = tuple(SECONDS)
+RECIPES = ("aligned", "cross_entropy", "east")  # of the network
 
 
 def build(
@@ -94,4 +95,10 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
                 random_state=seed,
             )
         case _:  # the ensemble has a rule of its own
-            return AlignedClassifier(metric, recipe=recipe, decision="argmax", random_state=seed)
+            classifier = stairs.aligned_classifier()
+            return classifier(metric, recipe=recipe, decision="argmax", random_state=seed)
+
+
+def chosen_recipe(recipe: str | None, constraint: str | None) -> str:
+    """The recipe by its name; None is "aligned", or "cross_entropy" with a constraint."""
+    return recipe or ("aligned" if constraint is None else "cross_entropy")

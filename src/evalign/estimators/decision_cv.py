@@ -11,6 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from evalign.core.checks import refuse_masked
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.evidence import evidence
@@ -27,7 +28,6 @@ from evalign.estimators.out_of_fold import (
 )
 from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights, warn_of_lost
-from evalign.training import TrainingWarning
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
 

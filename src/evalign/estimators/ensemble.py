@@ -13,11 +13,12 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from evalign.core.checks import require
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
 from evalign.estimators.blend import Trial, blend, calibrated
-from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
+from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build, chosen_recipe
 from evalign.estimators.judge import Judge
 from evalign.estimators.progress import narrated
 from evalign.estimators.rows import read_rows
@@ -25,8 +26,6 @@ from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import Targets, warn_of_lost
 from evalign.estimators.trials import folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
-from evalign.training import TrainingWarning
-from evalign.training.recipes import chosen_recipe
 
 
 def as_numbers(matrix: Any) -> np.ndarray:

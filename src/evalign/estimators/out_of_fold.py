@@ -16,11 +16,11 @@ from sklearn.utils.validation import _check_method_params, _num_samples, has_fit
 from torch import Tensor
 
 from evalign.core.checks import complaint, require
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn
 from evalign.core.text import counted
+from evalign.tables.split import strata, stratified_folds
 from evalign.tables.warnings import FEW_ROWS, DataWarning
-from evalign.training import TrainingWarning
-from evalign.training.split import strata, stratified_folds
 
 Method = Literal["predict_proba", "decision_function"]
 Split = tuple[np.ndarray, np.ndarray]  # training rows, held-out rows

@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import Metric
 from evalign.core.numerics import with_mean_one
@@ -24,7 +25,6 @@ from evalign.tables.labels import (
     label_names,
     refuse_gaps,
 )
-from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, for a tie that the last class wins
 UNEVEN = torch.tensor([[5.0, 2.0], [1.0, 9.0]])  # metrics of one class differ between the two

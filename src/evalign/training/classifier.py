@@ -15,17 +15,18 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.estimators.fitting import train
-from evalign.estimators.module import RowsToLabels
-from evalign.estimators.network import BLOCK, blockwise, find_device, saved_network
+from evalign.estimators.candidates import RECIPES
 from evalign.estimators.out_of_fold import OutOfFoldScores
-from evalign.estimators.rows import OWNER, dense, read_rows, read_validation
-from evalign.estimators.scaling import QuantileNormal
+from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import warn_of_lost
 from evalign.tables.features import Features, read
-from evalign.training import History
-from evalign.training.recipes import RECIPES
+from evalign.training.classifier_module import RowsToLabels
+from evalign.training.classifier_rows import OWNER, dense, hold_out, read_validation
+from evalign.training.fitting import train
+from evalign.training.network import BLOCK, blockwise, find_device, saved_network
+from evalign.training.run import History
+from evalign.training.scaling import QuantileNormal
 
 COUNT = Interval(Integral, 1, None, closed="left")
 
@@ -85,6 +86,7 @@ class AlignedClassifier(Aligned):
     features_: Features
     _scaler: QuantileNormal
     _seed: int
+    trains_a_network = True  # so that an ensemble leaves it all threads
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "recipe": [StrOptions(set(RECIPES)), None],
         "network": [StrOptions({"auto"}), callable],
@@ -175,7 +177,7 @@ class AlignedClassifier(Aligned):
         if validation_data is not None:
             training, validation = rows, read_validation(self, validation_data, features, targets)
         else:
-            parts = rows.hold_out(self.validation_fraction, seed)
+            parts = hold_out(rows, self.validation_fraction, seed)
             warn_of_lost(targets, rows.y, [parts])
             training, validation = (rows.take(part) for part in parts)
         settings = self._settings(targets)

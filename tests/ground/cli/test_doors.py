@@ -10,7 +10,7 @@ import pytest
 import evalign
 from evalign.tables import DataWarning, overview
 from evalign.training import TrainingWarning
-from tests.cli.commands import done, fit, refused
+from tests.ground.cli.commands import done, fit, refused
 
 ROWS = 120
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
 from evalign.tables.labels import Labels
-from tests.cli.commands import files, fit, refused, small_disk, table, written
+from tests.ground.cli.commands import files, fit, refused, small_disk, table, written
 
 
 def text_of(frame):

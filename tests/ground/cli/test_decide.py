@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 
 from evalign import DecisionRule, fit_decision
 from evalign.store.files import write_json
-from tests.cli.commands import done, refused, small_disk, written
+from tests.ground.cli.commands import done, refused, small_disk, written
 
 NAMES = ["low", "middle", "high"]
 SORTED = sorted(NAMES)

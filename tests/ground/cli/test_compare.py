@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from evalign.cli import compare as command
-from tests.cli.commands import done, refused, table, written
+from tests.ground.cli.commands import done, refused, table, written
 
 NAMES = ["linear", "boosting", "forest", "aligned", "cross_entropy", "east", "blend"]
 QUICK = ["--folds", 2, "--epochs", 1]

@@ -8,7 +8,7 @@ import pytest
 from evalign.cli import fit as command
 from evalign.report import render
 from evalign.store import files as store_files
-from tests.cli.commands import done, fit, invoke, refused, small_disk
+from tests.ground.cli.commands import done, fit, invoke, refused, small_disk
 
 
 def test_interrupted(data, tmp_path, monkeypatch):

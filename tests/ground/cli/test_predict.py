@@ -14,7 +14,7 @@ from evalign.cli.outcome import judged
 from evalign.cli.run import FinishedRun
 from evalign.estimators import AlignedClassifier
 from evalign.tables import files as tables
-from tests.cli.commands import done, files, fit, refused, table, written
+from tests.ground.cli.commands import done, files, fit, refused, table, written
 
 PROBABILITIES = [f"probability_{label}" for label in ("high", "low", "middle")]
 

@@ -17,7 +17,7 @@ from evalign.cli.outcome import importance, own_rule
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning
 from evalign.tables.labels import Labels
-from tests.cli.commands import done, fit, refused, sign, table, written
+from tests.ground.cli.commands import done, fit, refused, sign, table, written
 
 LABELS = {number: Labels("label", tuple(range(number))) for number in (2, 3)}
 

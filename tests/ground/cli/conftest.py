@@ -4,9 +4,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from evalign.estimators import fitting
-from evalign.estimators.network import Size, size_of_members
-from tests.cli.commands import done, fit, table, written
+from evalign.training import fitting
+from evalign.training.network import Size, size_of_members
+from tests.ground.cli.commands import done, fit, table, written
 
 
 # Of each module, because what lasts for the session would change the networks of other folders.

@@ -20,7 +20,7 @@ from evalign.cli.run import FinishedRun
 from evalign.estimators import candidates
 from evalign.estimators.candidates import DEFAULT
 from evalign.estimators.judge import Judge
-from tests.cli.commands import done, files, fit, invoke, refused, sign, table, written
+from tests.ground.cli.commands import done, files, fit, invoke, refused, sign, table, written
 
 
 def two(rows, seed=0):

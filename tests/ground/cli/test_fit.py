@@ -15,8 +15,8 @@ from evalign.cli.run import FinishedRun
 from evalign.core.text import installing
 from evalign.estimators import AlignedClassifier
 from evalign.training import holdout_split
-from tests.cli.commands import done, files, fit, invoke, refused, table, written
 from tests.forged import opened
+from tests.ground.cli.commands import done, files, fit, invoke, refused, table, written
 
 
 def test_the_run_folder(fitted, data):
