@@ -1,7 +1,7 @@
 """What each recipe of `AlignedClassifier` is made of: a loss and its annealing."""
 
 from evalign.core.metrics import Metric
-from evalign.core.rows import Task
+from evalign.core.task import Task
 from evalign.losses import AlignedLoss, FocalLoss, MetricLoss
 from evalign.losses.base import Loss
 from evalign.training.annealing import TemperatureAnnealing
