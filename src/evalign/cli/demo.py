@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
-from torch import nn
 
 from evalign import AlignedDecisionCV, AlignedLoss, score
 from evalign.cli.terminal import Terminal
@@ -75,17 +73,3 @@ def show_demo(spoken: Terminal, _: Namespace) -> None:
         f"Report of the forest: {PAGE.resolve()}",
         "Now with a table of your own: evalign fit data.csv --target label --out run",
     )
-
-
-def trained(loss: nn.Module, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> np.ndarray:
-    """Train a small network, and return the softmax of its logits."""
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(X.shape[1], 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
-    inputs, target = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
-    for _ in range(100):
-        for rows in torch.randperm(len(target)).split(128):
-            optimizer.zero_grad()
-            loss(network(inputs[rows]), target[rows]).backward()
-            optimizer.step()
-    return network(torch.tensor(X_test, dtype=torch.float32)).softmax(1).detach().numpy()

@@ -13,7 +13,6 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, _num_samples, has_fit_parameter
-from torch import Tensor
 
 from evalign.core.checks import complaint, require
 from evalign.core.errors import TrainingWarning
@@ -55,7 +54,7 @@ class OutOfFoldScores:
     fold: np.ndarray
     row: np.ndarray
     groups: np.ndarray | None = None
-    offsets: Tensor | None = None
+    offsets: np.ndarray | None = None
 
     @classmethod
     def gathered(

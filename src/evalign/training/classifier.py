@@ -11,8 +11,9 @@ import torch
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
+from evalign.core import stairs
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.candidates import RECIPES
@@ -201,7 +202,7 @@ class AlignedClassifier(Aligned):
             number,
             number,
             validation.constraint_groups,
-            offsets,
+            stairs.as_numpy(offsets),
         )
         self.rule_, self._targets = settings.rule(oof), targets
         self.network_, self.history_, self.features_ = network, history, features
@@ -215,7 +216,7 @@ class AlignedClassifier(Aligned):
         If multilabel, the probability of each label, (n, n_labels).
         """
         check_is_fitted(self)
-        return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]).numpy())
+        return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]))
 
     def as_module(self) -> nn.Module:
         """From rows of an array of numbers to labels and probabilities, as a module.
@@ -241,7 +242,7 @@ class AlignedClassifier(Aligned):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def _scores(self, X: Any) -> dict[str, Tensor]:
+    def _scores(self, X: Any) -> dict[str, np.ndarray]:
         rows = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
         device = next(self.network_.parameters()).device
         blocks = (dense(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK))
@@ -249,7 +250,7 @@ class AlignedClassifier(Aligned):
         logits = torch.cat([blockwise(self.network_, block, device) for block in inputs])
         finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."
         require(finite, OWNER, "network", "give finite logits", "others", cure)
-        return {"logits": logits}
+        return {"logits": logits.numpy()}
 
     def _state(self) -> dict[str, Any]:
         parts = {"features": self.features_, "scaler": self._scaler, "history": self.history_}
