@@ -12,7 +12,8 @@ from evalign.estimators import AlignedClassifier
 from evalign.estimators.candidates import RECIPES
 from evalign.training import Settings, fit
 from tests import tolerances
-from tests.estimator.models import SmallNetwork, imbalanced
+from tests.estimator.models import SmallNetwork
+from tests.ground.made import imbalanced
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),

@@ -25,7 +25,8 @@ from evalign.metrics import resolve
 from evalign.store.files import StoreError
 from evalign.training import TrainingWarning, fitting
 from tests import tolerances
-from tests.estimator.models import SmallNetwork, imbalanced, noted_losses, quick
+from tests.estimator.models import SmallNetwork, noted_losses, quick
+from tests.ground.made import imbalanced
 from tests.unit.training.runs import averaged, steps_noted
 
 X, Y = imbalanced(600, classes=3)

@@ -15,8 +15,9 @@ from evalign.training import Settings, fit
 from evalign.training.members import Members, MembersAsRows
 from evalign.training.network import DROPOUT, Size, size_of_members
 from tests import tolerances
-from tests.estimator.models import imbalanced, noted_losses
+from tests.estimator.models import noted_losses
 from tests.forged import forge, opened
+from tests.ground.made import imbalanced
 
 EDGES = [torch.linspace(-2, 2, 9), None, torch.tensor([-1.0, 0.0, 3.0]), None]
 X, Y = imbalanced(300, classes=3)

@@ -18,8 +18,8 @@ from sklearn.tree._tree import NODE_DTYPE
 
 from evalign.store import archive, models
 from evalign.store.files import StoreError
-from tests.estimator.models import imbalanced
 from tests.forged import forge, opened, put
+from tests.ground.made import imbalanced
 
 X, CODES = imbalanced(200, classes=3)
 NAMES = np.array(["c", "a", "b"])[CODES]
