@@ -1,17 +1,44 @@
-"""Check the state of a rule, which may come from a file."""
+"""The file of a rule, and checks of what it holds: it may come from anyone.
+
+`docs/reference/rule-file.md` describes the file, which is to be applied without evalign too.
+"""
 
 import math
+import os
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from evalign.core.checks import numbers, require
 from evalign.core.rows import Task
-from evalign.decisions.inputs import class_vector
+from evalign.decisions.inputs import FLOOR, class_vector
+from evalign.store.files import read_json, write_json
 
 Decision = Literal["argmax", "tuned", "expected"]
-OWNER, RULE = "DecisionRule", "rule"  # the kind of its file
+OWNER = "DecisionRule"
+KIND = "rule"  # of its file
+APPLIED = ("factor", "offsets", "gain")  # with the floor, all that a label depends on
+DERIVED = ("threshold", "thresholds", "floor")  # for people and for other programs
+
+
+def write_rule(path: str | os.PathLike[str], rule: Any) -> None:
+    """Write a `DecisionRule` as a file: first what its labels depend on, then where it is from."""
+    state = rule.state_dict()
+    tree = {name: state[name] for name in ("metric", "task", "classes")}
+    if rule.multilabel:
+        tree["thresholds"] = rule.threshold.tolist()
+    elif len(state["gain"]) == 2:
+        tree["threshold"] = rule.threshold
+    tree["floor"] = FLOOR
+    write_json(Path(path), KIND, tree | {name: state[name] for name in APPLIED} | state)
+
+
+def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `state_dict` of the rule in a file, still to be checked."""
+    tree = read_json(Path(path), KIND)
+    return {name: value for name, value in tree.items() if name not in DERIVED}
 
 
 def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:

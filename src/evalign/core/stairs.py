@@ -1,0 +1,117 @@
+"""The stairs between the floors: the only file of the ground floor that knows PyTorch.
+
+The ground floor needs NumPy alone. Here it recognises the tensors that people hand to it, and here
+stand the named calls upward, each of which imports its part of the upper floor when it is called.
+Nothing here imports torch unless a tensor came or a network was asked for.
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from typing_extensions import TypeIs
+
+    Array = np.ndarray | Tensor
+
+
+def needs_torch(name: str) -> ImportError:
+    """The error of something that trains or ships networks, where PyTorch is not installed."""
+    return ImportError(f"{name} needs PyTorch: pip install 'evalign[torch]'")
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed, without the seconds that importing it takes."""
+    from importlib.util import find_spec
+
+    return "torch" in sys.modules or find_spec("torch") is not None
+
+
+def torch_of(name: str) -> Any:
+    """The module torch, which `name` needs."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise needs_torch(name) from error
+    return torch
+
+
+def is_tensor(value: object) -> "TypeIs[Tensor]":
+    """Whether the value is a tensor of PyTorch: there are none before torch was imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def as_numpy(value: Any) -> Any:
+    """A tensor as an array on the CPU, in float32 if NumPy lacks its dtype; else the value."""
+    if not is_tensor(value):
+        return value
+    tensor = value.detach().cpu().resolve_conj().resolve_neg()
+    if tensor.is_floating_point() and tensor.element_size() < 4:
+        tensor = tensor.float()
+    return tensor.numpy()
+
+
+def in_form_of(array: np.ndarray, like: object) -> Any:
+    """The array as a tensor on the device of `like`, if that is a tensor; else the array."""
+    if not is_tensor(like):
+        return array
+    torch = torch_of("A tensor")
+    return torch.as_tensor(np.ascontiguousarray(array), device=like.device)
+
+
+def rule_module(rule: Any, probabilities: bool) -> "nn.Module":
+    """A decision rule as a module from logits to labels."""
+    torch_of("DecisionRule.as_module")
+    from evalign.training.rule_module import RuleModule
+
+    return RuleModule(rule, probabilities)
+
+
+def soft_confusion(logits: Any, target: Any, **settings: Any) -> Any:
+    """The soft confusion of logits."""
+    torch_of("Confusion.from_logits")
+    from evalign.membership.soft_confusion import from_logits
+
+    return from_logits(logits, target, **settings)
+
+
+def label_tensor(owner: str, argument: str, labels: Any, cure: str) -> "Tensor":
+    """Labels as a tensor, where others beside them came as one."""
+    from evalign.membership.checks import check_kind, signed, tensor_of
+
+    tensor = tensor_of(owner, argument, labels, cure)
+    check_kind(owner, argument, tensor)
+    return signed(tensor)
+
+
+def bytes_of_tensors(tensors: dict[str, Any]) -> bytes:
+    """Tensors by name, as a saved file holds them."""
+    return _saved_tensors("A tensor").bytes_of(tensors)
+
+
+def tensors_of_bytes(data: bytes, name: str) -> dict[str, Any]:
+    """The inverse of `bytes_of_tensors`, for untrusted bytes; `name` needs them."""
+    return _saved_tensors(name).tensors_of(data)
+
+
+def state_of_checkpoint(path: Path, name: str) -> dict[str, Any]:
+    """The plain values and tensors in a file that `torch.save` wrote; `name` needs them."""
+    return _saved_tensors(name).state_of_checkpoint(path)
+
+
+def register_networks(name: str) -> None:
+    """Make networks known to the store, for `name`, which holds one."""
+    torch_of(name)
+    import_module("evalign.training.classifier")
+
+
+def _saved_tensors(name: str) -> Any:
+    try:  # safetensors comes with the extra, as torch does
+        return import_module("evalign.training.saved_tensors")
+    except ModuleNotFoundError as error:
+        raise needs_torch(name) from error
