@@ -36,7 +36,10 @@ def saved() -> Path:
 @cache
 def state() -> Path:
     path = Made.folder / "checkpoint"
-    archive.save(path, {"epoch": 3, "weights": torch.arange(6.0), "counts": np.arange(4), "names": ["a", "b"]})
+    archive.save(
+        path,
+        {"epoch": 3, "weights": torch.arange(6.0), "counts": np.arange(4), "names": ["a", "b"]},
+    )
     return path
 
 

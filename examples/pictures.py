@@ -25,7 +25,7 @@ from torch import nn
 
 from evalign import AlignedDecisionCV, AlignedLoss, MetricLoss, TemperatureAnnealing, score
 from evalign.cli.demo import digits
-from evalign.core import heaviside
+from evalign.membership import heaviside
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
 # Each colour for light and dark mode; matplotlib draws the first, `save` makes it a variable.

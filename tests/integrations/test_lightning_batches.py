@@ -104,7 +104,7 @@ def test_the_labels_of_probabilities(task, dim, soft, hard):
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
 def test_a_target_of_nan_is_refused_where_values_are_not_read(task, monkeypatch):
     """As on a GPU; the score and the rule would be those of another label."""
-    monkeypatch.setattr("evalign.core.rows.values_readable", lambda tensor: False)
+    monkeypatch.setattr("evalign.membership.rows.values_readable", lambda tensor: False)
     logits, target = torch.randn(6, 3), torch.full((6, 3), 1 / 3)
     target[2, 1] = math.nan
     if task == "binary":

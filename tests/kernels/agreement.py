@@ -2,11 +2,11 @@
 
 import torch
 
-from evalign import Confusion
-from evalign.core.batch import Batch
-from evalign.core.membership import multiclass
-from evalign.core.rows import GivenRows
 from evalign.kernels import KernelSettings
+from evalign.membership.batch import Batch
+from evalign.membership.rows import GivenRows
+from evalign.membership.soft_confusion import summed
+from evalign.membership.soft_sets import multiclass
 from tests import tolerances
 
 TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)
@@ -72,7 +72,7 @@ def by_core(batch, temperature, dtype):
     logits = logits.detach().to(dtype, copy=True).requires_grad_()
     t = torch.tensor(temperature, dtype=torch.float64)
     soft = multiclass(logits, temperature=t)
-    c = Confusion.from_membership(Batch("multiclass", logits, target, weight.to(dtype)), soft)
+    c = summed(Batch("multiclass", logits, target, weight.to(dtype)), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
     (gradient,) = torch.autograd.grad(sums, logits, of_sums)
     return sums.detach(), gradient

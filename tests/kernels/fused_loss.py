@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from evalign import AlignedLoss, Confusion
-from evalign.core.batch import Batch
+from evalign.membership.batch import Batch
 from tests import tolerances
 
 

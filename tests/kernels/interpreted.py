@@ -13,11 +13,11 @@ from triton.runtime import interpreter
 
 from evalign import AlignedLoss, Confusion, MetricLoss, metrics
 from evalign.aggregation import RankSum
-from evalign.core.rows import GivenRows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
 from evalign.losses import aligned as aligned_loss
 from evalign.losses import metric
+from evalign.membership.rows import GivenRows
 from tests import tolerances
 from tests.kernels.agreement import (
     assert_agrees,

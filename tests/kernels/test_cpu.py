@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from evalign import Confusion, MetricLoss
-from evalign.core.batch import Batch
-from evalign.core.heaviside import tempered
-from evalign.core.membership import multiclass
-from evalign.core.rows import GivenRows
+from evalign import MetricLoss
 from evalign.kernels import KernelSettings, cpu, labels
+from evalign.membership.batch import Batch
+from evalign.membership.heaviside import tempered
+from evalign.membership.rows import GivenRows
+from evalign.membership.soft_confusion import summed
+from evalign.membership.soft_sets import multiclass
 from tests import tolerances
 from tests.kernels.agreement import random_batch
 
@@ -36,7 +37,7 @@ def by_core(logits, target, weight, slopes, temperature, shift=None, factor=None
     t = torch.tensor(temperature, dtype=torch.float64)
     soft = multiclass(z, temperature=t)
     hard = F.one_hot(z.argmax(1), z.shape[1]).to(w)
-    soft, hard = (Confusion.from_membership(Batch("multiclass", z, y, w), x) for x in (soft, hard))
+    soft, hard = (summed(Batch("multiclass", z, y, w), x) for x in (soft, hard))
     cross = torch.zeros((), dtype=torch.float64)
     if shift is not None:
         terms = F.cross_entropy(

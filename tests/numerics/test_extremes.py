@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evalign import Confusion, losses, metrics
-from evalign.core import heaviside
+from evalign.membership import heaviside
 from tests import tolerances
 
 LOGITS = [-700.0, -40.0, -1e-8, 0.0, 1e-8, 40.0, 700.0]

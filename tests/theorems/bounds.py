@@ -9,9 +9,10 @@ import sys
 from collections.abc import Sequence
 
 from evalign import metrics
-from evalign.core.checks import check_temperature, complaint, require
-from evalign.core.heaviside import OUTER_SHARE
+from evalign.core.checks import complaint, require
 from evalign.core.metrics import ClassMetric, MatrixMetric
+from evalign.membership.checks import check_temperature
+from evalign.membership.heaviside import OUTER_SHARE
 from evalign.theory import confusion_error
 
 

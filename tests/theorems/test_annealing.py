@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evalign import Confusion, metrics
-from evalign.core import membership
+from evalign.membership import soft_sets
 from tests.tolerances import EXPONENT, LIMIT, RATE, SAME
 
 COLD = 1e-9  # the temperature at which limits are compared
@@ -51,7 +51,7 @@ def rows(draw, margin):
 
 def deviation(row, winner, temperature):
     """Compute the distance of g_T(p) from the one-hot row, the sum over the other classes."""
-    g = membership.multiclass(row, temperature=temperature)[0]
+    g = soft_sets.multiclass(row, temperature=temperature)[0]
     assert g.sum().item() == pytest.approx(1, abs=SAME)
     g[winner] = 0  # 1 − g without cancellation
     return g.sum().item()
@@ -277,10 +277,10 @@ def test_correlation_converges_with_the_root_of_the_temperature_when_one_class_w
 @pytest.mark.parametrize("tied", [2, 3])
 def test_ties_never_become_hard(temperature, tied):
     logits = torch.tensor([[1.0] * tied + [0.0]], dtype=torch.float64)
-    g = membership.multiclass(logits, temperature=temperature)[0]
+    g = soft_sets.multiclass(logits, temperature=temperature)[0]
     assert (g[:tied] == g[0]).all()
     assert g[-1] <= temperature  # T p / (τ − w) over a norm of at least 1, with p below τ − w
-    at_threshold = membership.binary(torch.zeros(1).double(), temperature=temperature)
+    at_threshold = soft_sets.binary(torch.zeros(1).double(), temperature=temperature)
     assert at_threshold.item() == 0.5
 
 

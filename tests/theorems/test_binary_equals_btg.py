@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalign import MetricLoss, metrics
-from evalign.core import heaviside
+from evalign.membership import heaviside
 from tests.theorems import btg
 from tests.tolerances import SAME
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from evalign import Confusion, metrics
-from evalign.core.batch import Batch
+from evalign import metrics
+from evalign.membership.batch import Batch
+from evalign.membership.soft_confusion import summed
 from tests.tolerances import FALSE_ALARM, SAME
 
 SIZES = [1000, 100_000]
@@ -22,7 +23,7 @@ def score(metric, target, soft, task):
     target, soft = torch.from_numpy(target), torch.from_numpy(soft)
     weight = torch.ones(len(soft), dtype=torch.float64)
     batch = Batch(task, torch.zeros_like(soft), target, weight)
-    return metric(Confusion.from_membership(batch, soft)).item()
+    return metric(summed(batch, soft)).item()
 
 
 def standard_error(limit, matrix, true, soft):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalign import Confusion, metrics
-from evalign.core import heaviside, membership
+from evalign.membership import heaviside, soft_sets
 from tests.theorems import bounds, btg
 from tests.tolerances import SAME, SECANT
 
@@ -122,7 +122,7 @@ def test_memberships_and_entries_of_the_matrix(seed, classes, temperature):
     random = np.random.default_rng(seed)
     p, q = pair_of_rows(random, classes, rows=20)
     constant = bounds.membership_lipschitz(classes, temperature=temperature)
-    soft = [membership.multiclass(x.log(), temperature=temperature) for x in (p, q)]
+    soft = [soft_sets.multiclass(x.log(), temperature=temperature) for x in (p, q)]
     for k in range(20):
         assert within(distance(soft[0][k], soft[1][k]), constant, distance(p[k], q[k]))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from evalign import Confusion, MetricLoss, checked, losses, metrics
-from evalign.core import heaviside
+from evalign.membership import heaviside
 
 LABELS = torch.tensor([0, 1, 2, 1])
 COLD = "0.4 is the softest step; small values approach a hard one."

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from evalign.core.batch import Sums
 from evalign.core.checks import complaint
+from evalign.membership.batch import Sums
 
 
 class ExactAccumulation:

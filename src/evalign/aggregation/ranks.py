@@ -6,8 +6,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from evalign.core.batch import Sums
-from evalign.core.checks import require, traced
+from evalign.core.checks import require
+from evalign.membership.batch import Sums
+from evalign.membership.checks import traced
 
 Ranks = Literal["all", "own"] | Any  # or a process group: some builds of torch lack its class
 

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evalign.core.arrays import sum_dtype
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import moved, sum_dtype
+from evalign.membership.numerics import moved
 
 
 def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
-"""The mathematics, as pure functions of tensors.
+"""The mathematics, as pure functions of arrays: of NumPy, or tensors of PyTorch.
 
-From low to high: `text`, `checks` (errors), `input_warnings`, `numerics`, `heaviside`, `values` and
-`rows` (checks of logits, targets and weights), `batch` (their canonical form), `membership`,
-`confusion` and its `class_report`, `metrics`, `constraints`. `estimates` and `resampling` compute
-confidence intervals. May import torch, but not its Modules or process groups.
+From low to high: `errors`, `text`, `stairs` (to the upper floor), `arrays`, `checks`, `task`,
+`input_warnings` and `values`, `class_report` and `confusion`, `metrics`, `constraints`. `estimates`
+and `resampling` compute confidence intervals. Imports NumPy, and SciPy where it is called for.
 """

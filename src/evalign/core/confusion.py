@@ -1,72 +1,105 @@
 """The confusion matrix, soft or hard, stored as the sums that metrics need."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from evalign.core import membership
-from evalign.core.batch import Batch, Summed, as_batch
-from evalign.core.checks import checked, complaint, refuse_masked, require, thresholds_tensor
+from evalign.core import stairs
+from evalign.core.arrays import cast, library, safe_ratio, sum_by, sum_dtype, where
+from evalign.core.checks import check_ignored, complaint, refuse_masked, require
 from evalign.core.class_report import ClassReport
-from evalign.core.numerics import full_precision, safe_ratio, sum_dtype
-from evalign.core.rows import Task, check_task, per_row
-from evalign.core.values import check_indices, check_weights, label_tensor, refuse, tensor_of
+from evalign.core.task import Task, check_task
+from evalign.core.values import array_of, check_indices, check_weights, per_row, refuse, signed
+
+# A difference of two sums below this many times their rounding is nothing but rounding.
+ROUNDINGS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Sums of rows, which may come in parts."""
+
+    def __add__(self, other: Any) -> Self:
+        mine, theirs = self._arrays(), other._arrays()
+        return replace(self, **{k: mine[k] + theirs[k] if k in theirs else None for k in mine})
+
+    def map(self, function: Callable[[Any], Any]) -> Self:
+        """Apply a function to every array."""
+        return replace(self, **{name: function(value) for name, value in self._arrays().items()})
+
+    def tensors(self) -> list[Any]:
+        """The arrays in the order of `map`."""
+        return list(self._arrays().values())
+
+    def _arrays(self) -> dict[str, Any]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {k: v for k, v in values.items() if v is not None and not isinstance(v, bool)}
 
 
 @dataclass(frozen=True, eq=False)
 class Confusion(Summed):
     """True positives, predicted and actual mass of each class, and the total: sums, not means.
 
-    All are float64, because metrics subtract nearly equal sums.
+    All are float64, because metrics subtract nearly equal sums. They are arrays of NumPy, or
+    tensors where they were made from tensors. Many confusions stand side by side in leading
+    dimensions: the sums of classes are (..., C), and `total` is (...).
 
     A binary problem has two classes, the negative one first. In a multilabel problem every label
-    is a binary problem of its own: the vectors hold its positive class, and `total` has an entry
+    is a binary problem of its own: the sums hold its positive class, and `total` has an entry
     per label. The d × d matrix (rows true) is kept only when asked for. A soft Confusion of
     exclusive classes also holds its number of rows of positive weight.
 
     Examples:
-        >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+        >>> c = Confusion.from_predictions([0, 1, 1], [0, 1, 0])
         >>> c.tp.tolist(), c.fp.tolist(), c.total.item()
         ([1.0, 1.0], [0.0, 1.0], 3.0)
     """
 
-    tp: Tensor
-    predicted: Tensor
-    actual: Tensor
-    total: Tensor
-    full: Tensor | None = None
+    tp: Any
+    predicted: Any
+    actual: Any
+    total: Any
+    full: Any = None
     multilabel: bool = False
-    rows: Tensor | None = None
+    rows: Any = None
 
     @property
-    def fp(self) -> Tensor:
+    def fp(self) -> Any:
         return self.predicted - self.tp
 
     @property
-    def fn(self) -> Tensor:
-        return self.fp.flip(-1) if self.two else self.actual - self.tp
+    def fn(self) -> Any:
+        return _other(self.fp) if self.two else self.actual - self.tp
 
     @property
-    def tn(self) -> Tensor:
-        return self.tp.flip(-1) if self.two else self.negatives - self.fp
+    def tn(self) -> Any:
+        return _other(self.tp) if self.two else self.negatives - self.fp
 
     @property
-    def negatives(self) -> Tensor:
+    def total_of_each(self) -> Any:
+        """The total beside each class or label, (..., 1) or (..., L)."""
+        return self.total if self.multilabel else self.total[..., None]
+
+    @property
+    def negatives(self) -> Any:
         """The mass of the other classes, fp + tn."""
-        return self.total - self.actual
+        return self.total_of_each - self.actual
 
     @property
-    def rejected(self) -> Tensor:
+    def rejected(self) -> Any:
         """The mass predicted as another class, fn + tn.
 
-        Of exclusive classes the total is that of the predictions: it differs by rounding.
+        Of exclusive classes the total is that of the predictions: it differs by rounding. A
+        difference that is no more than the rounding of its sums is 0; NaN stays visible.
         """
         if self.two:
-            return self.predicted.flip(-1)
-        return (self.total if self.multilabel else self.predicted.sum()) - self.predicted
+            return _other(self.predicted)
+        total = self.total if self.multilabel else self.predicted.sum(-1)[..., None]
+        rest = total - self.predicted
+        noise = ROUNDINGS * library(rest).finfo(rest.dtype).eps * total
+        return where(rest <= noise, 0.0, rest)
 
     @property
     def size(self) -> str:
@@ -79,7 +112,7 @@ class Confusion(Summed):
         return not self.multilabel and self.tp.shape[-1] == 2
 
     @property
-    def matrix(self) -> Tensor:
+    def matrix(self) -> Any:
         """The d × d matrix, rows true, columns predicted."""
         if self.full is None:
             cure = "Pass matrix=True, or give your metric the attribute needs_matrix = True."
@@ -89,7 +122,7 @@ class Confusion(Summed):
 
     @property
     def num_classes(self) -> int:
-        return self.tp.shape[0]
+        return self.tp.shape[-1]
 
     def __add__(self, other: "Confusion") -> "Confusion":
         cure = "Pass num_classes and task where they are made."
@@ -101,106 +134,61 @@ class Confusion(Summed):
         """Make `sum` work, which starts with 0."""
         return self if other == 0 else NotImplemented
 
-    def __mul__(self, factor: float | Tensor) -> "Confusion":
+    def __mul__(self, factor: Any) -> "Confusion":
         return self.map(lambda x: x * factor)
 
     __rmul__ = __mul__
 
     def to(self, *args: Any, **kwargs: Any) -> "Confusion":
-        """Move or cast, with the arguments of `Tensor.to`."""
+        """Move or cast tensors, with the arguments of `Tensor.to`."""
         return self.map(lambda x: x.to(*args, **kwargs))
 
     def detach(self) -> "Confusion":
-        return self.map(Tensor.detach)
+        """The same tensors without their graph."""
+        return self.map(lambda x: x.detach())
 
     @classmethod
-    def from_logits(
-        cls,
-        logits: Tensor,
-        target: Tensor,
-        *,
-        task: Task | None = None,
-        temperature: float | Tensor = 0.2,
-        heaviside: membership.Heaviside = "linear",
-        threshold: float | Tensor | None = None,
-        sample_weight: Tensor | None = None,
-        ignore_index: int = -100,
-        matrix: bool = False,
-        class_dim: int | None = None,
-    ) -> "Confusion":
-        """The soft confusion of logits, differentiable; shapes and tasks as in `core.rows`.
+    def from_logits(cls, logits: Any, target: Any, **settings: Any) -> "Confusion":
+        """The soft confusion of logits, differentiable; needs PyTorch.
+
+        Args:
+            logits: a tensor, in the shapes and tasks of the losses.
+            target: class indices, or 0 and 1 in the shape of the logits.
+            settings: `task`, `temperature` (0.2), `heaviside`, `threshold`, `sample_weight`,
+                `ignore_index` (-100) and `class_dim`, as of `MetricLoss`; `matrix` builds the
+                d × d matrix too.
 
         Examples:
+            >>> import torch
             >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.9]])
             >>> c = Confusion.from_logits(logits, torch.tensor([0, 2]), temperature=1e-6)
             >>> c.tp.round().tolist()
             [1.0, 0.0, 0.0]
         """
-        owner = "Confusion.from_logits"
-        membership.check_step(owner, heaviside, temperature)
-        if threshold is not None:
-            threshold = thresholds_tensor(owner, "threshold", threshold)
-        step = {"temperature": temperature, "heaviside": heaviside, "threshold": threshold}
-        reading = {"task": task, "ignore_index": ignore_index, "class_dim": class_dim}
-        with full_precision(logits):
-            batch = as_batch(owner, logits, target, sample_weight=sample_weight, **reading)
-            soft = membership.of_batch(owner, batch, **step)
-            return cls.from_membership(batch, soft, matrix=matrix)
+        return stairs.soft_confusion(logits, target, **settings)
 
     @classmethod
-    def from_membership(cls, batch: Batch, soft: Tensor, *, matrix: bool = False) -> "Confusion":
-        """Sum memberships into the matrix (EAST Definition 5.5): row r adds w_r·t_r ⊗ soft_r.
-
-        `soft` is in the shape of the batch's logits: for a binary problem, the positive class.
-        """
-        dtype = sum_dtype(soft)
-        if batch.task == "multilabel":
-            target, weight = batch.target, batch.weight
-            return cls(
-                tp=(weight * target * soft).sum(0, dtype=dtype),
-                predicted=(weight * soft).sum(0, dtype=dtype),
-                actual=(weight * target).sum(0, dtype=dtype),
-                total=weight.sum(0, dtype=dtype),
-                multilabel=True,
-            )
-        if batch.task == "binary":
-            soft = torch.stack([1 - soft, soft], -1)
-        soft = batch.weight.unsqueeze(1) * soft
-        if batch.task == "multiclass" and batch.target.ndim == 1:
-            of_target = soft.gather(1, batch.target.unsqueeze(1)).squeeze(1)
-            tp = _sum_by_class(of_target, batch)
-            actual = _sum_by_class(batch.weight, batch)
-            full = _sum_by_class(soft, batch) if matrix else None
-        else:
-            target = batch.target_probabilities()
-            tp = (target * soft).sum(0, dtype=dtype)
-            actual = (target * batch.weight.unsqueeze(1)).sum(0, dtype=dtype)
-            full = target.T.to(dtype) @ soft.to(dtype) if matrix else None
-        # The total is the sum of `actual`, so that a batch of one class has exactly 0 negatives.
-        predicted, rows = soft.sum(0, dtype=dtype), (batch.weight > 0).sum(dtype=dtype)
-        return cls(tp, predicted, actual, actual.sum(), full, rows=rows)
-
-    @classmethod
-    def from_matrix(cls, matrix: Tensor) -> "Confusion":
-        """The confusion of a d × d matrix, rows true."""
+    def from_matrix(cls, matrix: Any) -> "Confusion":
+        """The confusion of a d × d matrix, or of many (..., d, d), rows true."""
         owner = "Confusion.from_matrix"
         refuse_masked(owner, "matrix", matrix)
-        matrix = torch.as_tensor(matrix)
-        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+        matrix = matrix if stairs.is_tensor(matrix) else np.asarray(matrix)
+        square = matrix.ndim >= 2 and matrix.shape[-2] == matrix.shape[-1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))
-        matrix = matrix.to(sum_dtype(matrix))
-        actual = matrix.sum(1)
-        return cls(matrix.diagonal(), matrix.sum(0), actual, actual.sum(), matrix)
+        matrix = cast(matrix, sum_dtype(matrix))
+        actual = matrix.sum(-1)
+        tp = library(matrix).diagonal(matrix, 0, -2, -1)
+        return cls(tp, matrix.sum(-2), actual, actual.sum(-1), matrix)
 
     @classmethod
     def from_predictions(
         cls,
-        predictions: Tensor,
-        target: Tensor,
+        predictions: Any,
+        target: Any,
         *,
         num_classes: int | None = None,
         task: Task | None = None,
-        sample_weight: Tensor | None = None,
+        sample_weight: Any = None,
         ignore_index: int = -100,
         matrix: bool = False,
     ) -> "Confusion":
@@ -209,60 +197,105 @@ class Confusion(Summed):
         Integer labels of one shape are classes; bool or float 0/1 of shape (N, L, ...) are
         multilabel, and so are integers 0/1 with `task="multilabel"`. True labels equal to
         `ignore_index` are left out. Without `num_classes` every class up to the largest has to
-        occur (or there are 2), so that a mark for "no label", such as 255, is no class.
+        occur (or there are 2), so that a mark for "no label", such as 255, is no class. Tensors
+        give a Confusion of tensors, on their device.
         """
         owner = "Confusion.from_predictions"
         check_task(owner, task)
-        predictions, target = [
-            label_tensor(owner, name, given)
-            for name, given in {"predictions": predictions, "target": target}.items()
-        ]
-        same, got = predictions.shape == target.shape, tuple(predictions.shape)
-        allowed = f"have the shape of target, {tuple(target.shape)}"
-        require(same, owner, "predictions", allowed, got, "Pass labels, e.g. logits.argmax(1).")
-        if sample_weight is not None:
-            sample_weight = tensor_of(owner, "sample_weight", sample_weight)
+        cure = "Of text, evalign.score takes the labels."
+        if stairs.is_tensor(predictions) or stairs.is_tensor(target):
+            predictions = stairs.label_tensor(owner, "predictions", predictions, cure)
+            target = stairs.label_tensor(owner, "target", target, cure)
+        else:
+            predictions = signed(array_of(owner, "predictions", predictions, cure))
+            target = signed(array_of(owner, "target", target, cure))
+        require(
+            predictions.shape == target.shape,
+            owner,
+            "predictions",
+            f"have the shape of target, {tuple(target.shape)}",
+            tuple(predictions.shape),
+            "Pass labels, e.g. logits.argmax(1).",
+        )
         dtype = sum_dtype(target)
-        indicators = target.is_floating_point() or target.dtype == torch.bool
-        if task == "multilabel" or (task is None and target.ndim > 1 and indicators):
-            rows = {"sample_weight": sample_weight, "ignore_index": ignore_index, "look": False}
-            with checked():
-                scores = predictions.to(dtype), target.to(dtype)
-                batch = as_batch(owner, *scores, task="multilabel", **rows)
-            for name, values in {"predictions": batch.logits, "target": batch.target}.items():
-                cure = f"Pass labels, e.g. {name} > 0.5; predictions come first."
-                wrong = (values != 0) & (values != 1)
-                refuse(wrong, values, owner, name, "hold 0 and 1 only", cure)
-            return cls.from_membership(batch, batch.logits)
-
-        num_classes = 2 if task == "binary" else num_classes
-        weight = (target != ignore_index).to(dtype)
+        counted = target != ignore_index
+        weight = cast(counted, dtype)
+        several = task == "multilabel" or (
+            task is None and target.ndim > 1 and _kind(target) in ("float", "bool")
+        )
+        rows_shape = tuple(target.shape)
+        if several:
+            rows_shape = rows_shape[:1] + rows_shape[2:]
+            check_ignored(owner, ignore_index)
         if sample_weight is not None:
+            sample_weight = array_of(owner, "sample_weight", sample_weight)
             check_weights(owner, sample_weight)
-            weight = weight * per_row(owner, "sample_weight", sample_weight, target.shape)
+            sample_weight = per_row(owner, "sample_weight", sample_weight, rows_shape)
+            sample_weight = cast(stairs.in_form_of(sample_weight, target), dtype)
+            weight = weight * (sample_weight[:, None] if several else sample_weight)
+        if several:
+            return cls._of_labels(predictions, target, counted, weight)
+        num_classes = 2 if task == "binary" else num_classes
         predicted, true, size = _as_indices(predictions, target, num_classes, ignore_index)
-        weight, zeros = weight.flatten(), weight.new_zeros(size)
-        tp = zeros.index_add(0, true, weight * (predicted == true))
-        actual, full = zeros.index_add(0, true, weight), None
+        weight = weight.reshape(-1)
+        actual = sum_by(true, weight, size)
+        full = None
         if matrix:
-            cells = weight.new_zeros(size**2).index_add(0, true * size + predicted, weight)
-            full = cells.view(size, size)
-        return cls(tp, zeros.index_add(0, predicted, weight), actual, actual.sum(), full)
+            full = sum_by(true * size + predicted, weight, size**2).reshape(size, size)
+        return cls(
+            tp=sum_by(true, weight * (predicted == true), size),
+            predicted=sum_by(predicted, weight, size),
+            actual=actual,
+            total=actual.sum(),
+            full=full,
+        )
+
+    @classmethod
+    def _of_labels(cls, predictions: Any, target: Any, counted: Any, weight: Any) -> "Confusion":
+        """The confusion of labels 0 and 1 of shape (N, L, ...); ignored ones are not `counted`."""
+        owner = "Confusion.from_predictions"
+        require(
+            target.ndim > 1,
+            owner,
+            "predictions",
+            "have shape (N, L) or (N, L, ...) for a multilabel task",
+            tuple(target.shape),
+        )
+        for name, values in {"predictions": predictions, "target": target}.items():
+            wrong = counted & (values != 0) & (values != 1)
+            cure = f"Pass labels, e.g. {name} > 0.5; predictions come first."
+            refuse(wrong, values, owner, name, "hold 0 and 1 only", cure)
+        xp = library(target)
+        labels = target.shape[1]
+        weight = xp.moveaxis(weight, 1, -1).reshape(-1, labels)
+        true = xp.moveaxis(counted & (target == 1), 1, -1).reshape(-1, labels)
+        positive = xp.moveaxis(predictions == 1, 1, -1).reshape(-1, labels)
+        return cls(
+            tp=(weight * (true & positive)).sum(0),
+            predicted=(weight * positive).sum(0),
+            actual=(weight * true).sum(0),
+            total=weight.sum(0),
+            multilabel=True,
+        )
 
     def report(self, classes: Sequence[object] | None = None) -> ClassReport:
         """Precision, recall, F1 and counts of each class, by their names in order, as a table.
 
         Examples:
-            >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+            >>> c = Confusion.from_predictions([0, 1, 1], [0, 1, 0])
             >>> print(c.report(["ham", "spam"]))
             class   precision      recall          f1     correct   predicted        true
             ham         1.000       0.500       0.667           1           1           2
             spam        0.500       1.000       0.667           1           2           1
         """
         names = [*map(str, range(self.num_classes) if classes is None else classes)]
-        ok = len(names) == len(set(names)) == self.num_classes
-        allowed = f"be {self.num_classes} different names"
-        require(ok, "Confusion.report", "classes", allowed, classes)
+        require(
+            len(names) == len(set(names)) == self.num_classes,
+            "Confusion.report",
+            "classes",
+            f"be {self.num_classes} different names",
+            classes,
+        )
         columns = {
             "precision": safe_ratio(self.tp, self.predicted),
             "recall": safe_ratio(self.tp, self.actual),
@@ -279,34 +312,42 @@ class Confusion(Summed):
         return str(self.report())
 
 
+def _other(sums: Any) -> Any:
+    """The sums of the other of two classes."""
+    return library(sums).flip(sums, (-1,))
+
+
+def _kind(labels: Any) -> str:
+    """What the dtype holds: "float", "bool" or "int"."""
+    name = str(labels.dtype).removeprefix("torch.")
+    return next((kind for kind in ("float", "bool") if kind in name), "int")
+
+
 def _as_indices(
-    predictions: Tensor, target: Tensor, num_classes: int | None, ignore_index: int
-) -> tuple[Tensor, Tensor, int]:
+    predictions: Any, target: Any, num_classes: int | None, ignore_index: int
+) -> tuple[Any, Any, int]:
     """Flat class indices, 0 where ignored, and the number of classes: by default, those seen."""
-    owner, ignored = "Confusion.from_predictions", target == ignore_index
+    owner = "Confusion.from_predictions"
+    xp = library(target)
+    ignored = target == ignore_index
     flat = {}
     for name, labels in {"target": target, "predictions": predictions}.items():
-        if labels.is_floating_point():
+        if _kind(labels) == "float":
             cure = "Pass labels, e.g. logits.argmax(1) or target.long()."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
-        flat[name] = labels.long().masked_fill(ignored, 0).flatten()
+        flat[name] = where(ignored, 0, cast(labels, xp.int64)).reshape(-1)
     if num_classes is None:
-        seen = torch.cat([flat["target"], flat["predictions"]]).unique()
-        seen = seen[seen >= 0]
-        num_classes = max([2, *(seen[-1:] + 1).tolist()])
-        got = f"labels up to {num_classes - 1}, of which {len(seen)} occur"
-        allowed = "be given where a class below the largest label does not occur"
-        cure = f"A label that is not a class is left out by ignore_index={num_classes - 1}."
-        require(num_classes in (2, len(seen)), owner, "num_classes", allowed, got, cure)
+        seen = {*xp.unique(flat["target"]).tolist(), *xp.unique(flat["predictions"]).tolist()}
+        seen = {label for label in seen if label >= 0}
+        num_classes = max([2, *(label + 1 for label in seen)])
+        require(
+            num_classes in (2, len(seen)),
+            owner,
+            "num_classes",
+            "be given where a class below the largest label does not occur",
+            f"labels up to {num_classes - 1}, of which {len(seen)} occur",
+            f"A label that is not a class is left out by ignore_index={num_classes - 1}.",
+        )
     for name, labels in flat.items():
         check_indices(owner, name, labels, num_classes, "num_classes")
     return flat["predictions"], flat["target"], num_classes
-
-
-def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:
-    """Sum the rows of each true class."""
-    rows = rows.to(sum_dtype(rows))
-    zeros = rows.new_zeros(batch.num_classes, *rows.shape[1:])
-    # `index_add` would be simpler, but `vmap` takes it member by member.
-    index = batch.target.view(-1, *[1] * (rows.ndim - 1)).expand_as(rows)
-    return zeros.scatter_add(0, index, rows)

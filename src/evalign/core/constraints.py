@@ -5,16 +5,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-import torch
-from torch import Tensor
-
+from evalign.core.arrays import constant, library, where
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, resolve
-from evalign.core.metrics.base import NamedMetric
+from evalign.core.metrics.base import NamedMetric, Quotient
 from evalign.core.metrics.names import with_averages
-from evalign.core.numerics import safe_ratio
+from evalign.core.metrics.slopes import Slopes
 from evalign.core.text import listed, nearest
 
 FORM = "be a metric's name, >= or <=, and a number"
@@ -27,8 +26,8 @@ class FalsePositiveRate(ClassMetric):
 
     stem = "fpr"
 
-    def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.fp, c.negatives, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (Quotient({"fp": 1}, {"negatives": 1}),)
 
 
 class FalseNegativeRate(ClassMetric):
@@ -36,8 +35,8 @@ class FalseNegativeRate(ClassMetric):
 
     stem = "fnr"
 
-    def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.fn, c.actual, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (Quotient({"fn": 1}, {"actual": 1}),)
 
 
 class PredictedRate(ClassMetric):
@@ -45,8 +44,8 @@ class PredictedRate(ClassMetric):
 
     stem = "predicted_rate"
 
-    def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.predicted, c.total, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (Quotient({"predicted": 1}, {"total": 1}),)
 
 
 # They bound a rule but are not goals: each is smallest for a rule that predicts no row, or all.
@@ -72,15 +71,27 @@ class OfClass(Metric):
     def name(self) -> str:
         return self.metric.stem if self.index is None else f"{self.metric.stem}[{self.index}]"
 
-    def __call__(self, c: Confusion) -> Tensor:
-        index, stem, last = self.index, self.metric.stem, c.num_classes - 1
-        if index is None:
-            index, allowed = 1, f"say which of the {c.size} it is about"
+    def __call__(self, c: Confusion) -> Any:
+        return self.metric.score(c)[..., self._place(c)]
+
+    def slopes(self, c: Confusion) -> Slopes:
+        place = self._place(c)
+        chosen = tuple(float(k == place) for k in range(c.num_classes))
+        of_classes = self.metric.slopes_of_classes(c)
+        return of_classes.times(constant(chosen, c.tp)).gathered(c.multilabel)
+
+    def _place(self, c: Confusion) -> int:
+        """The position of the class."""
+        last = c.num_classes - 1
+        if self.index is None:
+            stem = self.metric.stem
+            allowed = f"say which of the {c.size} it is about"
             cure = f'Use "{stem}_macro" for their mean, or "{stem}[{last}]" for one of them.'
             require(c.two, self.owner, "constraint", allowed, f'"{stem}"', cure)
+            return 1
         allowed = f"be about one of the {c.size} from 0 to {last}"
-        require(index <= last, self.owner, "constraint", allowed, f'"{self.name}"')
-        return self.metric.score(c)[index]
+        require(self.index <= last, self.owner, "constraint", allowed, f'"{self.name}"')
+        return self.index
 
 
 class Infeasible(ValueError):
@@ -110,7 +121,7 @@ class Constraint:
         """What is bounded, as it was given, which may be by the name of a class."""
         return self.text.rpartition("=")[0][:-1].strip()
 
-    def value(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
+    def value(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Any:
         """What is bounded; a gap is the largest value of the groups minus the smallest.
 
         A group whose metric is 0/0, such as recall without a row of the class, is left out. Without
@@ -118,14 +129,16 @@ class Constraint:
         """
         if not self.gap:
             return self.metric(c)
-        values = torch.stack([self.metric(group) for group in groups or ()])
-        counted = ~values.isnan()
-        most = torch.where(counted, values, -torch.inf).amax(0)
-        least = torch.where(counted, values, torch.inf).amin(0)
-        gap = torch.where(counted.any(0), most - least, 0)
-        return torch.where(c.tp.isnan().any(), torch.nan, gap)  # NaN logits stay visible
+        xp = library(c.tp)
+        values = xp.stack([self.metric(group) for group in groups or ()])
+        counted = ~xp.isnan(values)
+        most = xp.amax(where(counted, values, -math.inf), 0)
+        least = xp.amin(where(counted, values, math.inf), 0)
+        some = counted.any(0)
+        gap = where(some, where(some, most, 0.0) - where(some, least, 0.0), 0.0)
+        return where(xp.isnan(c.tp).any(-1), math.nan, gap)  # NaN logits stay visible
 
-    def slack(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
+    def slack(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Any:
         """How far it is on the allowed side of its bound; negative on the other side."""
         value = self.value(c, groups)
         return value - self.bound if self.at_least else self.bound - value

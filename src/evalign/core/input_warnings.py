@@ -4,11 +4,12 @@ The task follows from shapes and dtypes alone, so none of this is an error. Only
 probabilities are: see `rows`.
 """
 
+import math
 import sys
 import warnings
+from typing import Any
 
-import torch
-from torch import Tensor
+from evalign.core.arrays import library
 
 LIKE_ONE = 1e-3  # largest deviation of a row of probabilities from a sum of 1
 ENOUGH_ROWS = 20  # fewer rows may have one label each by chance
@@ -37,7 +38,7 @@ def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) 
 
 def warn_of_one_hot(
     owner: str,
-    target: Tensor,
+    target: Any,
     name: str = "target",
     *,
     else_pass: str = ', or task="multilabel"',
@@ -45,7 +46,8 @@ def warn_of_one_hot(
 ) -> None:
     """Warn about one-hot rows in the shape of multilabel rows, (N, L, ...)."""
     sums = target.sum(1)
-    one = sums.numel() >= ENOUGH_ROWS and bool((sums == 1).all())
+    rows = math.prod(sums.shape)
+    one = rows >= ENOUGH_ROWS and bool((sums == 1).all())
     if one and bool(((target == 0) | (target == 1)).all()):
         warn(
             f"Every row of the {name} of {owner} holds exactly one 1, like one-hot classes, "
@@ -55,10 +57,12 @@ def warn_of_one_hot(
         )
 
 
-def rows_of_probabilities(values: Tensor) -> bool:
+def rows_of_probabilities(values: Any) -> bool:
     """Whether rows (R, C) look like probabilities: positive, summing to 1, not all the same."""
-    if not values.numel() or values.amin() < 0:
+    if not len(values) or values.min() < 0:
         return False
-    sums = values.sum(1, dtype=torch.promote_types(values.dtype, torch.float32))
-    off = max(LIKE_ONE, torch.finfo(values.dtype).eps)
-    return bool(((sums - 1).abs() < off).all()) and not bool((values == values[:1]).all())
+    xp = library(values)
+    precise = max(xp.float32, values.dtype, key=lambda dtype: xp.finfo(dtype).bits)
+    sums = values.sum(1, dtype=precise)
+    off = max(LIKE_ONE, float(xp.finfo(values.dtype).eps))
+    return bool((abs(sums - 1) < off).all()) and not bool((values == values[:1]).all())

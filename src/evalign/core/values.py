@@ -1,49 +1,40 @@
-"""Checks of the values of labels, weights and logits; `rows` checks their shapes."""
+"""Checks of the values of labels and weights, in arrays of NumPy or tensors alike."""
 
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from evalign.core.checks import complaint, native, refuse_masked, require
-
-
-def signed(labels: Tensor) -> Tensor:
-    """Unsigned labels as int64: compared with -100, torch would match a uint8 of 156."""
-    unsigned = (torch.uint8, torch.uint16, torch.uint32)
-    return labels.long() if labels.dtype in unsigned else labels
+from evalign.core import stairs
+from evalign.core.checks import complaint, refuse_masked, require
 
 
-def check_kind(owner: str, argument: str, tensor: Tensor) -> None:
-    """Check that a tensor is dense and of a dtype whose values can be compared."""
-    if tensor.layout != torch.strided or tensor.is_complex() or tensor.dtype == torch.uint64:
-        allowed = "be dense, and neither complex nor uint64"
-        raise ValueError(complaint(owner, argument, allowed, f"{tensor.dtype} in {tensor.layout}"))
-
-
-def tensor_of(owner: str, argument: str, values: object, cure: str = "") -> Tensor:
-    """A tensor as it came, or made from an array, a list or a data frame's column."""
-    if isinstance(values, Tensor):
-        return values
+def array_of(owner: str, argument: str, values: object, cure: str = "") -> np.ndarray:
+    """An array of numbers, made from an array, a tensor, a list or a data frame's column."""
+    values = stairs.as_numpy(values)
     refuse_masked(owner, argument, values)
-    with suppress(TypeError, ValueError):  # a ragged list, numbers that torch lacks
-        array = native(np.asarray(values))  # a copy: torch warns of read-only arrays
+    with suppress(TypeError, ValueError):  # a ragged list
+        array = np.asarray(values)
         if array.dtype.kind in "biuf":
-            return torch.from_numpy(array)
-    allowed = "be a tensor, an array or a list of numbers"
-    raise TypeError(complaint(owner, argument, allowed, type(values).__name__, cure))
+            return array.astype(array.dtype.newbyteorder("="), copy=False)
+    raise TypeError(
+        complaint(
+            owner,
+            argument,
+            "be an array, a tensor or a list of numbers",
+            type(values).__name__,
+            cure,
+        )
+    )
 
 
-def label_tensor(owner: str, argument: str, labels: object) -> Tensor:
-    """Labels, or 0 and 1, as a tensor whose values can be read; unsigned ones as int64."""
-    tensor = tensor_of(owner, argument, labels, "Of text, evalign.score takes the labels.")
-    check_kind(owner, argument, tensor)
-    return signed(tensor)
+def signed(labels: np.ndarray) -> np.ndarray:
+    """Unsigned labels as int64: compared with -100, a uint8 of 156 might match."""
+    return labels.astype(np.int64) if labels.dtype.kind == "u" else labels
 
 
 def refuse(
-    wrong: Tensor, values: Tensor, owner: str, argument: str, allowed: str, cure: str = ""
+    wrong: Any, values: Any, owner: str, argument: str, allowed: str, cure: str = ""
 ) -> None:
     """Name the first of the values that are wrong, in the cure too as {got}."""
     if bool(wrong.any()):
@@ -54,7 +45,7 @@ def refuse(
 def check_indices(
     owner: str,
     argument: str,
-    labels: Tensor,
+    labels: Any,
     num_classes: int,
     source: str = "the size of logits' dimension 1",
 ) -> None:
@@ -66,37 +57,33 @@ def check_indices(
     refuse(wrong, labels, owner, argument, allowed, cure)
 
 
-def check_labels(owner: str, labels: Tensor, declared: bool) -> None:
-    """Check that labels are 0 or 1, or probabilities if the task was declared."""
-    if declared and labels.is_floating_point():
-        allowed = "hold probabilities from 0 to 1"
-        return refuse(~((labels >= 0) & (labels <= 1)), labels, owner, "target", allowed)
-    cure = (
-        "Leave out rows without a label by ignore_index. If these are probabilities, say so: "
-        'task="multiclass" for a row of class probabilities per example, task="binary" or '
-        '"multilabel" for one per label.'
-    )
-    wrong = (labels != 0) & (labels != 1)
-    return refuse(wrong, labels, owner, "target", "hold 0 and 1 only", cure)
+def check_weights(owner: str, weight: Any) -> None:
+    """Check that weights are finite and not negative."""
+    wrong = ~((weight >= 0) & (weight < np.inf))
+    allowed = "be finite and not negative"
+    refuse(wrong, weight, owner, "sample_weight", allowed, "A weight of 0 leaves a row out.")
 
 
-def check_sums(owner: str, target: Tensor, ignore_index: int) -> None:
-    """Check that rows of class probabilities, in the last dimension, sum to 1."""
-    sums = target.sum(-1)[~(target == ignore_index).any(-1)].float()
-    wrong = (sums - 1).abs() > 0.01  # bfloat16 probabilities are off by up to 0.004 each
-    refuse(wrong, sums, owner, "target", "hold rows of class probabilities that sum to 1")
+def per_row(owner: str, argument: str, values: Any, shape: tuple[int, ...]) -> Any:
+    """Expand weights to one per row; they may be given per row or per example."""
+    shape = tuple(shape)
+    given_shape = tuple(values.shape)
+    if values.ndim == len(shape) + 1 and values.shape[1] == 1:
+        values = values.squeeze(1)
+    if tuple(values.shape) == shape:
+        return values
+    if tuple(values.shape) == shape[:1]:
+        one_per_example = values.reshape(-1, *[1] * (len(shape) - 1))
+        if stairs.is_tensor(values):
+            return one_per_example.expand(shape)
+        return np.broadcast_to(one_per_example, shape)
+    shapes = dict.fromkeys([f"{shape[:1]}", f"{shape}"])
+    raise ValueError(complaint(owner, argument, f"have shape {' or '.join(shapes)}", given_shape))
 
 
-def check_weights(owner: str, weight: Tensor) -> None:
-    wrong = ~((weight >= 0) & weight.isfinite())
-    allowed, cure = "be finite and not negative", "A weight of 0 leaves a row out."
-    refuse(wrong, weight, owner, "sample_weight", allowed, cure)
-
-
-def weights_of_rows(owner: str, sample_weight: object, rows: int) -> Tensor:
-    """A checked weight for each row, in float64 on the CPU."""
-    weight = tensor_of(owner, "sample_weight", sample_weight).detach().cpu().double()
-    shape = tuple(weight.shape)
-    require(shape == (rows,), owner, "sample_weight", f"have shape {(rows,)}", shape)
+def weights_of_rows(owner: str, sample_weight: object, rows: int) -> np.ndarray:
+    """A checked weight for each row, in float64."""
+    weight = array_of(owner, "sample_weight", sample_weight).astype(np.float64)
+    require(weight.shape == (rows,), owner, "sample_weight", f"have shape {(rows,)}", weight.shape)
     check_weights(owner, weight)
     return weight

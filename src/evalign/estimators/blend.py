@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evalign.core.numerics import with_mean_one
+from evalign.core.arrays import with_mean_one
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.estimators.evidence import Labels, RuleSettings, cross_fit
 from evalign.estimators.out_of_fold import OutOfFoldScores

@@ -11,7 +11,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import Metric
-from evalign.core.numerics import with_mean_one
+from evalign.core.arrays import with_mean_one
 from evalign.core.values import weights_of_rows
 from evalign.decisions.inputs import group_values
 from evalign.estimators.evidence import perfect, score_of

@@ -17,11 +17,11 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
-from evalign.core.values import signed
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.saved_rule import read_state
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import classes_second, logits_of
+from evalign.membership.checks import signed
 from evalign.store import archive
 from evalign.training import TemperatureAnnealing
 

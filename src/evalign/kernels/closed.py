@@ -1,19 +1,10 @@
-"""Metrics with a closed form, whose slopes need no autograd: by a kernel of a GPU, or `slopes`.
+"""The coefficients of metrics that are averages of quotients of a class's sums, for kernels.
 
-Most are averages over classes of quotients of a class's sums: the kernel has their coefficients.
-`core.metrics` is the reference.
-
-Slopes are with respect to the true positives and the predicted mass; no others reach the logits.
-The memberships of a row sum to its weight, so a constant added to the slopes of all predicted
-masses changes nothing: the slope through their sum is left out.
+`core.metrics` is the reference, of their slopes too.
 """
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
 from evalign.core.metrics.matrix import Accuracy, BalancedAccuracy, CohenKappa, MatthewsCorrcoef
 from evalign.core.metrics.per_class import FBeta, Jaccard, Precision, Recall
@@ -73,26 +64,3 @@ def closed_form(metric: Metric) -> Closed | None:
         return None
     return Closed("ratio", average, ratio, zero)
 
-
-def slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
-    """The slopes by tp and predicted of every class, up to a factor that all of them share.
-
-    Every class has rows, labelled ones and others.
-    """
-    tp, predicted, actual, total = c.tp, c.predicted, c.actual, c.total
-    if form.kind != "ratio":  # in shares; 1 by tp
-        t, p = actual / total, predicted / total
-        right, chance, variance = tp.sum() / total, t @ p, 1 - p @ p
-        if form.kind == "matthews":  # (right − chance) / √variance
-            return torch.ones_like(t), (right - chance) / variance * p - t
-        return torch.ones_like(t), (right - 1) / (1 - chance) * t  # (right − 1) / (1 − chance)
-    weight = actual if form.average == "weighted" else torch.ones_like(tp)
-    if form.average == "binary":
-        weight = (torch.arange(len(tp), device=tp.device) == 1).to(tp)
-    if form.average == "micro":
-        tp, predicted, actual = (x.sum().expand_as(x) for x in (tp, predicted, actual))
-    over, *under = form.ratio
-    below = sum(k * x for k, x in zip(under, (tp, predicted, actual), strict=True) if k)
-    score = over * tp / below
-    by_tp, by_predicted = over - under[0] * score, -under[1] * score
-    return weight * by_tp / below, weight * by_predicted / below

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from evalign.core.heaviside import OUTER_SHARE
 from evalign.kernels import KernelSettings
+from evalign.membership.heaviside import OUTER_SHARE
 
 BLOCK = 2**20  # numbers: larger blocks leave the cache, in smaller ones the calls themselves cost
 MANY = 64  # classes that stay side by side in a block where the logits have them so

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from evalign.core.rows import GivenRows, signed
 from evalign.kernels import KernelSettings
 from evalign.kernels.cpu import BLOCK, Step
+from evalign.membership.checks import signed
+from evalign.membership.rows import GivenRows
 
 FAR = 40.0  # log(1 + eᵘ) is u from here on, in double precision too
 aten = torch.ops.aten  # for results in memory that is there

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from evalign.core.confusion import Confusion
-from evalign.core.rows import GivenRows, signed
 from evalign.kernels import KernelSettings, cpu, labels
+from evalign.membership.checks import signed
+from evalign.membership.rows import GivenRows
 
 
 class KernelSums(NamedTuple):

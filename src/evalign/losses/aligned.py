@@ -11,19 +11,22 @@ from torch.nn import functional as F
 
 from evalign.aggregation import Ranks, RunningConfusion
 from evalign.aggregation.running import keep
-from evalign.core import membership
-from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
-from evalign.core.numerics import full_precision
-from evalign.core.rows import GivenRows, Task, signed
+from evalign.core.task import Task
 from evalign.kernels import KernelSettings
 from evalign.losses.base import RowSettings
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import ODDS, half_skilled, metric_offsets, positive, with_pseudo_rows
 from evalign.losses.route import by_kernel
+from evalign.membership import soft_sets
+from evalign.membership.batch import Batch, Mean, Sums
+from evalign.membership.checks import signed
+from evalign.membership.numerics import full_precision
+from evalign.membership.rows import GivenRows
+from evalign.membership.soft_confusion import summed
 
 AUTO: Final = "auto"
 BALANCED: Final = "balanced"
@@ -160,8 +163,8 @@ class AlignedLoss(MetricLoss):
     def sums_from_batch(self, batch: Batch) -> Sums:
         # Logits are widened once for both: a sum of half-precision gradients is rounded again.
         batch = replace(batch, given=batch.logits)
-        labels = membership.hard(batch)
-        hard = Confusion.from_membership(batch, labels, matrix=self.metric.needs_matrix)
+        labels = soft_sets.hard(batch)
+        hard = summed(batch, labels, matrix=self.metric.needs_matrix)
         of_metric = super().sums_from_batch(batch)
         _, factor = self._adjustment(batch.task, pixels=batch.pixels)
         return _mean(self._cross_entropy(batch), of_metric[-1], factor), *of_metric, hard

@@ -9,13 +9,15 @@ from torch import Tensor
 
 from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.aggregation.running import Stateful
-from evalign.core.batch import Batch, Mean, Sums
-from evalign.core.checks import check_temperature, require, traced
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.membership import Heaviside, check_step
-from evalign.core.numerics import full_precision
-from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
+from evalign.core.task import Task, check_task
 from evalign.losses import outputs
+from evalign.membership.batch import Batch, Mean, Sums
+from evalign.membership.checks import check_temperature, traced
+from evalign.membership.numerics import full_precision
+from evalign.membership.rows import GivenRows, as_rows, check_types
+from evalign.membership.soft_sets import Heaviside, check_step
 
 
 class RowSettings(TypedDict, total=False):

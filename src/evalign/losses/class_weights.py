@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from evalign.core.checks import complaint, numbers, require
+from evalign.core.checks import complaint, require
 from evalign.core.text import counted
+from evalign.membership.checks import tensor_of_numbers
 
 
 def inverse_frequency_weights(class_counts: Sequence[float] | Tensor) -> Tensor:
@@ -43,7 +44,7 @@ def class_vector(owner: str, argument: str, values: object, *, pairs: bool = Fal
     if labels is not None and not callable(labels):
         ordered, cure = list(labels) == list(range(len(labels))), "Use .sort_index().to_numpy()."
         require(ordered, owner, argument, "be in the order of the classes", list(labels), cure)
-    vector = numbers(values)
+    vector = tensor_of_numbers(values)
     shaped = vector.ndim == 1 or (pairs and vector.ndim == 2 and vector.shape[1] == 2)
     ok = shaped and vector.shape[-1] > 1 and bool(((vector > 0) & vector.isfinite()).all())
     cure = "Such as numpy.bincount(y); count a class without examples as one, or leave it out."

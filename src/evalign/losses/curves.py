@@ -7,10 +7,10 @@ A curve is a multilabel `Confusion` with an extra dimension: `tp` and `predicted
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch
+from evalign.core.arrays import safe_ratio, sum_dtype
 from evalign.core.confusion import Confusion
-from evalign.core.membership import Step
-from evalign.core.numerics import safe_ratio, sum_dtype
+from evalign.membership.batch import Batch
+from evalign.membership.soft_sets import Step
 
 REACH = 10.0  # largest threshold in asinh(z), a logit of 11,013; rows beyond it are tied
 FAR = 1e6  # logits are clamped here, so that their differences stay finite

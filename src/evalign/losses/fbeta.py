@@ -5,13 +5,13 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require
-from evalign.core.confusion import Confusion
 from evalign.core.metrics import FBeta
 from evalign.core.metrics.base import Average
 from evalign.core.metrics.per_class import BETAS, known_beta
 from evalign.losses.base import AdditiveLoss, MeanLoss, RowSettings, zero_if_empty
+from evalign.membership.batch import Batch, Mean, Sums
+from evalign.membership.soft_confusion import summed
 
 
 class SurrogateFBetaLoss(MeanLoss):
@@ -82,7 +82,7 @@ class SoftFBetaLoss(AdditiveLoss):
         self.metric = FBeta(beta=beta, average=average)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        return (Confusion.from_membership(batch, batch.probabilities()),)
+        return (summed(batch, batch.probabilities()),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         (confusion,) = sums

@@ -9,18 +9,21 @@ import torch
 from torch import Tensor
 
 from evalign.aggregation import Ranks
-from evalign.core import membership
-from evalign.core.batch import Batch, Mean, Sums
-from evalign.core.checks import check_temperature, require, thresholds_tensor
+from evalign.core.arrays import safe_ratio, sum_dtype
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.numerics import at_once, full_precision, safe_ratio, sum_dtype
-from evalign.core.rows import GivenRows
 from evalign.kernels import KernelSettings
 from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import KernelSums, kernel_sums
 from evalign.losses.base import RowSettings, RunningLoss, SteppedLoss
 from evalign.losses.route import WholeLoss, by_kernel
+from evalign.membership import soft_sets
+from evalign.membership.batch import Batch, Mean, Sums
+from evalign.membership.checks import check_temperature, thresholds_tensor
+from evalign.membership.numerics import at_once, full_precision
+from evalign.membership.rows import GivenRows
+from evalign.membership.soft_confusion import summed
 
 
 class MetricLoss(RunningLoss, SteppedLoss):
@@ -66,7 +69,7 @@ class MetricLoss(RunningLoss, SteppedLoss):
         metric: str | MetricFunction,
         *,
         temperature: float = 0.2,
-        heaviside: membership.Heaviside = "linear",
+        heaviside: soft_sets.Heaviside = "linear",
         threshold: float | Sequence[float] | Tensor | None = None,
         momentum: float | None = None,
         per_image: bool = False,
@@ -136,14 +139,14 @@ class MetricLoss(RunningLoss, SteppedLoss):
         return self._loss(self.over_batches(sums[0]), empty)[0]
 
     def _confusion(self, batch: Batch) -> Confusion:
-        soft = membership.of_batch(
+        soft = soft_sets.of_batch(
             type(self).__name__,
             batch,
             temperature=self.temperature,
             heaviside=self.heaviside,
             threshold=self.threshold,
         )
-        return Confusion.from_membership(batch, soft, matrix=self.metric.needs_matrix)
+        return summed(batch, soft, matrix=self.metric.needs_matrix)
 
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
         """The mean loss of the images that have a score, and the sums over all images."""

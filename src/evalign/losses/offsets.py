@@ -1,14 +1,12 @@
 """Logit offsets: the log-odds from which predicting a class or a label gains by the metric."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, traced, values_readable
+from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
-from evalign.kernels.closed import closed_form, slopes
+from evalign.membership.checks import values_readable
 
 SKILL = 0.5  # of the pseudo-rows' classifier: the share it knows; it guesses the rest
 PSEUDO_ROWS = 0.02  # their share, so that a class not seen or not predicted cannot run away
@@ -75,7 +73,7 @@ def metric_offsets(metric: Metric, c: Confusion, counts: Tensor) -> Tensor:
         >>> metric_offsets(resolve("balanced_accuracy"), half_skilled(shares), shares).exp()
         tensor([1.0000, 0.2500], dtype=torch.float64)
     """
-    gain, cost = _of_sums(metric, c, counts) if c.full is None else _of_cells(metric, c, counts)
+    gain, cost = _gains_and_costs(metric, c, counts)
     if not metric.greater_is_better:
         gain, cost = -gain, -cost
     gain, cost = gain.clamp(min=0), cost.clamp(min=0)
@@ -84,45 +82,33 @@ def metric_offsets(metric: Metric, c: Confusion, counts: Tensor) -> Tensor:
     return threshold.clamp(1 / (1 + ODDS), ODDS / (1 + ODDS)).logit()
 
 
-def _of_cells(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """G_jj − G_jm and G_mm − G_mj of every class j."""
-    (g,) = _by_autograd(lambda m: metric(Confusion.from_matrix(m)), metric, c.matrix)
-    own, most = g.diagonal(), counts.argmax(0, keepdim=True)
-    to_most, of_most = g.index_select(1, most)[:, 0], g.index_select(0, most)[0]
-    return own - to_most, own.gather(0, most) - of_most
+def _gains_and_costs(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """G_jj − G_jm and G_mm − G_mj of every class j, with G = ∂M/∂C.
 
-
-def _of_sums(metric: Metric, c: Confusion, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The same without the matrix: G_ij is ∂M/∂predicted_j, plus ∂M/∂tp_j if i = j, up to a
-    constant of the row that cancels. Of a label, the gain where it is true, and the cost where not.
+    G_ij is ∂M/∂predicted_j, plus ∂M/∂tp_j if i = j, up to a constant of the row that cancels; a
+    metric that reads the matrix has slopes of its cells too. Of a label they are the gain where
+    the label is true, and the cost where it is not.
     """
-    form = closed_form(metric)
-    if form is not None:
-        by_tp, by_predicted = slopes(form, c)
-    else:
-
-        def score(tp: Tensor, predicted: Tensor) -> Tensor:
-            return metric(Confusion(tp, predicted, c.actual, c.total, multilabel=c.multilabel))
-
-        by_tp, by_predicted = _by_autograd(score, metric, c.tp, c.predicted)
+    slopes = metric.slopes(c.detach())
+    _check_finite(metric, slopes.tp + slopes.predicted, c)
     if c.multilabel:
-        return by_tp + by_predicted, -by_predicted
+        return slopes.tp + slopes.predicted, -slopes.predicted
     most = counts.argmax(0, keepdim=True)
-    gained = by_predicted - by_predicted.gather(0, most)
-    return by_tp + gained, by_tp.gather(0, most) - gained
+    gained = slopes.predicted - slopes.predicted.gather(0, most)
+    gain = slopes.tp + gained
+    cost = slopes.tp.gather(0, most) - gained
+    if slopes.full is not None:
+        full = slopes.full
+        own = full.diagonal()
+        gain = gain + own - full.index_select(1, most)[:, 0]
+        cost = cost + own.gather(0, most) - full.index_select(0, most)[0]
+    return gain, cost
 
 
-def _by_autograd(score: Callable[..., Tensor], metric: Metric, *at: Tensor) -> tuple[Tensor, ...]:
-    at = tuple(x.detach() for x in at)
-    if traced():  # autograd is not, and torch.func takes seconds to load
-        return torch.func.grad(score, tuple(range(len(at))))(*at)
-    with torch.enable_grad():
-        leaves = [x.clone().requires_grad_() for x in at]
-        value = score(*leaves)
-    # A batch with NaN says nothing about the metric.
-    known = values_readable(value) and all(x.isfinite().all() for x in at)
-    if not value.requires_grad or (known and not value.isfinite()):
-        allowed = "be finite, and differentiable: a function of the Confusion's tensors"
-        got = f"{value.item():g} of {metric!r}"
-        raise ValueError(complaint("AlignedLoss", "metric", allowed, got))
-    return torch.autograd.grad(value, leaves, materialize_grads=True)
+def _check_finite(metric: Metric, slopes: Tensor, c: Confusion) -> None:
+    """Refuse a metric without slopes; a batch with NaN says nothing about it."""
+    if not values_readable(slopes) or not (c.tp + c.predicted).isfinite().all():
+        return
+    if not slopes.isfinite().all():
+        allowed = "have finite slopes: be a function of the Confusion's sums"
+        raise ValueError(complaint("AlignedLoss", "metric", allowed, repr(metric)))

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from evalign.core.arrays import safe_ratio
 from evalign.core.checks import complaint
-from evalign.core.numerics import safe_ratio
 
 
 def logits_of(output: Any) -> Tensor:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from evalign.aggregation import Ranks
-from evalign.core.batch import Batch, Sums
+from evalign.core.arrays import safe_ratio, sum_dtype
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses.base import Loss, RowSettings, RunningLoss, zero_if_empty
+from evalign.membership.batch import Batch, Sums
 
 
 class DiceLoss(RunningLoss):

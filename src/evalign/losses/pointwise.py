@@ -9,10 +9,10 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Mean
 from evalign.core.checks import require
 from evalign.losses.base import MeanLoss, RowSettings
 from evalign.losses.class_weights import check_length, class_vector
+from evalign.membership.batch import Batch, Mean
 
 
 class ClassWeightedLoss(MeanLoss):

@@ -8,13 +8,14 @@ from typing import Unpack
 from torch import Tensor
 
 from evalign.aggregation import Ranks
-from evalign.core import membership
-from evalign.core.batch import Batch, Sums
-from evalign.core.checks import check_temperature, require, thresholds_tensor
+from evalign.core.arrays import safe_ratio, sum_dtype
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses import curves
 from evalign.losses.base import Loss, RowSettings, RunningLoss, SteppedLoss, zero_if_empty
+from evalign.membership import soft_sets
+from evalign.membership.batch import Batch, Sums
+from evalign.membership.checks import check_temperature, thresholds_tensor
 
 MOST_THRESHOLDS = 100_000  # a step of 0.0002 in asinh(z)
 
@@ -69,7 +70,7 @@ class AUROCLoss(CurveLoss, SteppedLoss):
         *,
         thresholds: Sequence[float] | Tensor = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         temperature: float = 0.2,
-        heaviside: membership.Heaviside = "linear",
+        heaviside: soft_sets.Heaviside = "linear",
         momentum: float | None = None,
         ranks: Ranks = "all",
         **rows: Unpack[RowSettings],
@@ -82,7 +83,7 @@ class AUROCLoss(CurveLoss, SteppedLoss):
 
     def curve(self, batch: Batch) -> Confusion:
         check_temperature("AUROCLoss", self.temperature)
-        step = membership.step(self.heaviside, self.temperature)
+        step = soft_sets.step(self.heaviside, self.temperature)
         return curves.soft_counts_at(batch, self.thresholds, step)
 
     def score(self, curve: Confusion) -> Tensor:

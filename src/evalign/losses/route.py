@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
-from evalign.core.checks import traced
-from evalign.core.rows import GivenRows
 from evalign.kernels import DEVICES, LONGEST
 from evalign.kernels.sums import refuse_second_derivative
 from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
+from evalign.membership.checks import traced
+from evalign.membership.rows import GivenRows
 
 if TYPE_CHECKING:
     from evalign.losses.metric import MetricLoss

@@ -5,7 +5,8 @@ from typing import Any, Protocol, TypeGuard
 
 from torch import Tensor, nn
 
-from evalign.core.checks import check_temperature, require
+from evalign.core.checks import require
+from evalign.membership.checks import check_temperature
 
 SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
 

@@ -1,7 +1,7 @@
 """The recipes of `AlignedClassifier`: a loss and its annealing."""
 
 from evalign.core.metrics import Metric
-from evalign.core.rows import Task
+from evalign.core.task import Task
 from evalign.losses import AlignedLoss, FocalLoss, MetricLoss
 from evalign.losses.base import Loss
 from evalign.training.annealing import TemperatureAnnealing

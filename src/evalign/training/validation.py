@@ -10,9 +10,10 @@ from torch.nn import functional as F
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
-from evalign.core.rows import Task, as_rows
-from evalign.core.values import signed
+from evalign.core.task import Task
 from evalign.losses import WMWLoss
+from evalign.membership.checks import signed
+from evalign.membership.rows import as_rows
 from evalign.training.batches import Rows
 
 

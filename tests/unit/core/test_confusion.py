@@ -7,8 +7,8 @@ from sklearn.metrics import classification_report
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalign import Confusion, MetricLoss, metrics
-from evalign.core import rows
 from evalign.core.checks import within_checked
+from evalign.membership import rows
 from tests import tolerances
 from tests.reference import confusion as reference
 from tests.reference import membership

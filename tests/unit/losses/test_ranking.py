@@ -6,9 +6,9 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from evalign import exact_backward
-from evalign.core.batch import as_batch
 from evalign.losses import AUROCLoss, AveragePrecisionLoss
 from evalign.losses.curves import log_odds
+from evalign.membership.batch import as_batch
 from tests import tolerances
 from tests.contract.cases import data, perfect
 

@@ -1,26 +1,41 @@
-"""The base classes of metrics: averaging over classes, undefined scores."""
+"""The base classes of metrics: averaging over classes, undefined scores, slopes."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from inspect import signature
+from operator import add
 from typing import Any, ClassVar, Literal, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from evalign.core import stairs
+from evalign.core.arrays import (
+    ZERO,
+    constant,
+    detached,
+    is_numpy,
+    library,
+    part_of,
+    safe_ratio,
+    where,
+)
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import constant, safe_ratio
+from evalign.core.metrics.slopes import OF_SUMS, Slopes, by_autograd, by_differences
 
 Average = Literal["binary", "macro", "micro", "weighted"]
-MetricFunction = Callable[[Confusion], Tensor]
+MetricFunction = Callable[[Confusion], Any]
+NUMBERS = (np.ndarray, np.generic, float, int)
 _PROBED_CLASSES = 64  # enough for functions that name a class by its index
 
 
 class Metric(ABC):
-    """A function of a Confusion that returns a scalar tensor, and what training asks about it.
+    """A function of a Confusion that returns a number, and what training asks about it.
+
+    Of a Confusion with leading dimensions it returns an array of these dimensions.
 
     Attributes:
         greater_is_better: whether its loss is 1 − metric. A cost is its own loss.
@@ -45,8 +60,16 @@ class Metric(ABC):
         """Its name in tables. With default settings, `resolve(name)` is the metric again."""
 
     @abstractmethod
-    def __call__(self, c: Confusion) -> Tensor:
+    def __call__(self, c: Confusion) -> Any:
         """The metric of this confusion."""
+
+    def slopes(self, c: Confusion) -> Slopes:
+        """Its partial derivatives by the sums of each class.
+
+        Named metrics have closed forms. Others are differentiated: by autograd if the Confusion
+        holds tensors, otherwise by central differences.
+        """
+        return by_differences(self, c) if is_numpy(c.tp) else by_autograd(self, c)
 
     def _settle(self, **attributes: object) -> None:
         """Set attributes at construction, after which a metric is frozen."""
@@ -56,7 +79,7 @@ class Metric(ABC):
 
 @dataclass(frozen=True)
 class FunctionMetric(Metric):
-    """A user's function from a Confusion to a scalar tensor.
+    """A user's function from one Confusion to a number.
 
     It may declare `greater_is_better` and `needs_matrix` as attributes. Without the second, it is
     called once, at construction, with a Confusion that has no matrix. Errors name the `owner`.
@@ -77,29 +100,57 @@ class FunctionMetric(Metric):
     def name(self) -> str:
         return getattr(self.function, "__name__", type(self.function).__name__)
 
-    def __call__(self, c: Confusion) -> Tensor:
-        return self._scalar(self.function(c), c)
+    def __call__(self, c: Confusion) -> Any:
+        leading = c.tp.shape[:-1]
+        if not leading:
+            return self._of_one(c)
+        values = [self._of_one(c.map(lambda x, at=at: x[at])) for at in np.ndindex(*leading)]
+        return library(c.tp).stack(values).reshape(leading)
 
-    def _scalar(self, score: object, c: Confusion) -> Tensor:
-        if not isinstance(score, Tensor) or score.ndim:
-            shape = f"shape {tuple(getattr(score, 'shape', ()))} for {c.num_classes} classes"
-            got = shape if isinstance(score, Tensor) else type(score).__name__
+    def _of_one(self, c: Confusion) -> Any:
+        try:
+            value = self.function(c)
+        except (AttributeError, TypeError) as error:
+            of = "NumPy arrays" if is_numpy(c.tp) else "tensors"
+            allowed = f"be a function that works on {of} too, which this call gives it"
+            cure = "Use operators and what both libraries share, as in c.tp.sum() / c.total."
+            message = complaint(self.owner, "metric", allowed, f"{error!r}", cure)
+            raise TypeError(message) from error
+        return self._scalar(value, c)
+
+    def _scalar(self, score: Any, c: Confusion) -> Any:
+        """The number that the function returned, in the library of the Confusion."""
+        if is_numpy(c.tp):
+            score = stairs.as_numpy(score)
+            scalar = np.ndim(score) == 0 and isinstance(
+                score, np.ndarray | np.generic | float | int
+            )
+        else:
+            scalar = stairs.is_tensor(score) and score.ndim == 0
+        if not scalar:
+            shape = getattr(score, "shape", None)
+            got = type(score).__name__
+            if shape is not None:
+                got = f"shape {tuple(shape)} for {c.num_classes} classes"
             cure = "Reduce it with .mean() or .sum(), and do not call .item()."
-            raise TypeError(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
-        return score
+            raise TypeError(complaint(self.owner, "metric", "return one number", got, cure))
+        return np.float64(score) if is_numpy(c.tp) else score
 
     def _reads_matrix(self) -> bool:
         """Whether the function reads the matrix. A vector is refused here, before any training."""
         declared = getattr(self.function, "needs_matrix", None)
         if declared is not None:
             return declared
-        probe = replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None)
-        try:
-            score = self.function(probe)
-        except Exception:  # it asked for the matrix, or is written for another number of classes
-            return True
-        self._scalar(score, probe)
-        return False
+        probe = replace(Confusion.from_matrix(1 + np.eye(_PROBED_CLASSES)), full=None)
+        probes = [probe, *stairs.as_tensors(probe)]
+        for each in probes:
+            try:
+                score = self.function(each)
+            except Exception:  # the matrix, the other library, or another number of classes
+                continue
+            self._scalar(score, each)
+            return False
+        return True
 
 
 def _takes_one_argument(function: Any) -> bool:
@@ -139,9 +190,66 @@ class NamedMetric(Metric):
         return self.stem
 
 
+@dataclass(frozen=True)
+class Quotient:
+    """A score of each class: a weighted sum of its sums over another.
+
+    Both name sums of a `Confusion` with their factors: recall is {"tp": 1} over {"actual": 1}.
+    """
+
+    over: Mapping[str, Any]
+    under: Mapping[str, Any]
+
+    def denominator(self, c: Confusion) -> Any:
+        return _weighted(c, self.under)
+
+    def value(self, c: Confusion, fill: float) -> Any:
+        numerator = _weighted(c, self.over)
+        denominator = self.denominator(c)
+        if self.over.keys() != {"tp"}:  # the others are differences, perhaps of rounding alone
+            numerator = part_of(denominator, numerator)
+        return safe_ratio(numerator, denominator, fill)
+
+    def slopes(self, c: Confusion) -> list[Any]:
+        """By tp, predicted, actual and total of the class; 0 where it is undefined.
+
+        (n / d)′ = (n′ − (n / d) d′) / d, and n′ and d′ are constants.
+        """
+        denominator = self.denominator(c)
+        value = self.value(c, 0.0)
+        inverse = safe_ratio(library(denominator).ones_like(denominator), denominator)
+        return [
+            inverse * (_coefficient(c, self.over, by) - value * _coefficient(c, self.under, by))
+            for by in range(4)
+        ]
+
+
+def _weighted(c: Confusion, factors: Mapping[str, Any]) -> Any:
+    """The sum of the named sums, each times its factor."""
+    terms = []
+    for name, factor in factors.items():
+        sums = getattr(c, name)
+        terms.append(sums if factor == 1 else _beside(factor, sums) * sums)
+    return reduce(add, terms)
+
+
+def _coefficient(c: Confusion, factors: Mapping[str, Any], by: int) -> Any:
+    """The derivative of such a sum by the class's tp, predicted, actual or total."""
+    terms = (_beside(factor, c.tp) * OF_SUMS[name][by] for name, factor in factors.items())
+    return reduce(add, terms)
+
+
+def _beside(factor: Any, like: Any) -> Any:
+    """A factor, or one for each class as an array."""
+    return constant(factor, like) if isinstance(factor, tuple) else factor
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClassMetric(NamedMetric):
     """A score per class (one against the rest), averaged as in scikit-learn.
+
+    A subclass names the `quotients` whose sum is the score, plus `shift`; a metric of another form
+    overrides `score`, and is then differentiated by numbers.
 
     Args:
         average: "binary" (class 1 of two), "macro", "micro", "weighted" by the actual mass, or
@@ -156,6 +264,8 @@ class ClassMetric(NamedMetric):
     average: Average | None = "binary"
     labels: tuple[int, ...] | None = None
 
+    shift: ClassVar[float] = 0.0
+
     def __post_init__(self) -> None:
         super().__post_init__()
         name = type(self).__name__
@@ -163,9 +273,13 @@ class ClassMetric(NamedMetric):
         known = (None, *get_args(Average))
         require(self.average in known, name, "average", allowed, repr(self.average))
         if self.labels is not None:
-            found = numbers(self.labels)
-            labels = found.long().flatten().tolist()
-            ok = found.ndim == 1 and labels == found.tolist() and len({*labels}) == len(labels) > 0
+            indices = numbers(self.labels)
+            labels = [int(index) for index in indices.ravel()]
+            ok = (
+                indices.ndim == 1
+                and labels == indices.tolist()
+                and len(set(labels)) == len(labels) > 0
+            )
             require(ok, name, "labels", "hold class indices, each once", self.labels)
             self._settle(labels=tuple(labels))
 
@@ -173,56 +287,124 @@ class ClassMetric(NamedMetric):
     def name(self) -> str:
         return self.stem if self.average == "binary" else f"{self.stem}_{self.average}"
 
-    @abstractmethod
-    def score(self, c: Confusion) -> Tensor:
-        """The score of every class, `zero_division` where it is undefined."""
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        """The quotients whose sum is the score of a class."""
+        raise NotImplementedError
 
-    def __call__(self, c: Confusion) -> Tensor:
+    def score(self, c: Confusion) -> Any:
+        """The score of every class, `zero_division` where it is undefined."""
+        quotients = self.quotients(c)
+        if len(quotients) == 1:
+            return quotients[0].value(c, self.zero_division)
+        value = sum(each.value(c, 0.0) for each in quotients) + self.shift
+        undefined = sum(each.denominator(c) < ZERO for each in quotients) > 0
+        return where(undefined, self.zero_division, value)
+
+    def __call__(self, c: Confusion) -> Any:
         if self.average == "binary":
-            cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted."
-            require(c.two, self.stem, "classes", "be two", c.size, cure)
-            return self.score(c)[1]
+            self._check_two(c)
+            return self.score(c)[..., 1]
         if self.average is None:
             score = self.score(c)
-            return score if self.labels is None else score.index_select(0, self._indices(c))
-        counted = self._counted(c)
+            if self.labels is None:
+                return score
+            self._check_labels(c)
+            return score[..., constant(self.labels, c.tp, dtype="int64")]
         if self.average == "micro":
-            # The total by shares: else a trace of mass would bring all true negatives of a class.
-            total = (counted * c.total).sum(0, keepdim=True)
-            counted = counted != 0
-            pooled = ((counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual))
-            tp, predicted, actual = pooled
-            return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
-        score = self.score(c)
-        if self.nan_if_undefined:
-            undefined = score.isnan() & ~(c.tp + c.predicted).isnan()  # NaN logits stay visible
-            counted, score = torch.where(undefined, 0, counted), torch.where(undefined, 0, score)
-        weight = counted
-        if self.average == "weighted":  # a plain mean if no class that counts has true rows
-            support = counted * c.actual
-            weight = torch.where(support.sum() == 0, counted, support)
-        return safe_ratio((weight * score).sum(), weight.sum(), self.zero_division)
+            return self.score(self._pooled(c))[..., 0]
+        score, counted = self._defined(c)
+        weight = self._weight(c, counted)
+        return safe_ratio((weight * score).sum(-1), weight.sum(-1), self.zero_division)
 
-    def _counted(self, c: Confusion) -> Tensor:
+    def slopes(self, c: Confusion) -> Slopes:
+        if type(self).score is not ClassMetric.score or self.average is None:
+            return super().slopes(c)
+        if self.average == "micro":
+            counted = self._counted(c)
+            one_class = self.slopes_of_classes(self._pooled(c))
+            of_each = one_class.times(counted != 0)
+            return replace(of_each, total=counted * one_class.total).gathered(c.multilabel)
+        of_classes = self.slopes_of_classes(c)
+        if self.average == "binary":
+            self._check_two(c)
+            return of_classes.times(constant((0.0, 1.0), c.tp)).gathered(c.multilabel)
+        score, counted = self._defined(c)
+        weight = self._weight(c, counted)
+        mass = weight.sum(-1)[..., None]
+        share = safe_ratio(weight, mass)
+        slopes = of_classes.times(share)
+        if self.average == "weighted":
+            # The weights of the average are actual masses, and change with them.
+            mean = (share * score).sum(-1)[..., None]
+            support = (counted * c.actual).sum(-1)[..., None]
+            by_weight = where(support == 0, 0.0, safe_ratio(counted, mass) * (score - mean))
+            slopes = replace(slopes, actual=slopes.actual + by_weight)
+        return slopes.gathered(c.multilabel)
+
+    def slopes_of_classes(self, c: Confusion) -> Slopes:
+        """The slopes of the score of each class by its own sums."""
+        by_quotient = [each.slopes(c) for each in self.quotients(c)]
+        undefined = sum(each.denominator(c) < ZERO for each in self.quotients(c)) > 0
+        tp, predicted, actual, total = (
+            where(undefined, 0.0, sum(slopes)) for slopes in zip(*by_quotient, strict=True)
+        )
+        return Slopes(tp, predicted, actual, total=total)
+
+    def _pooled(self, c: Confusion) -> Confusion:
+        """The sums over the classes that count, as those of one label."""
+        counted = self._counted(c)
+        # The total by shares: else a trace of mass would bring all true negatives of a class.
+        total = (counted * c.total_of_each).sum(-1)[..., None]
+        counts = counted != 0
+        tp, predicted, actual = (
+            (counts * sums).sum(-1)[..., None] for sums in (c.tp, c.predicted, c.actual)
+        )
+        return Confusion(tp, predicted, actual, total, multilabel=True)
+
+    def _defined(self, c: Confusion) -> tuple[Any, Any]:
+        """The scores, and how much each class counts: not at all where a NaN says so."""
+        score = self.score(c)
+        counted = self._counted(c)
+        if self.nan_if_undefined:
+            known = c.tp + c.predicted
+            undefined = (score != score) & (known == known)  # NaN logits stay visible
+            score = where(undefined, 0.0, score)
+            counted = where(undefined, 0.0, counted)
+        return score, counted
+
+    def _weight(self, c: Confusion, counted: Any) -> Any:
+        """The weight of each class in the average."""
+        if self.average != "weighted":
+            return counted
+        support = counted * c.actual
+        # A plain mean if no class that counts has true rows.
+        return where(support.sum(-1)[..., None] == 0, counted, support)
+
+    def _counted(self, c: Confusion) -> Any:
         """How much each class counts: 1 or 0, or between them if it has soft predictions alone.
 
         A class thus comes and goes without a jump. A gradient through this would reward never
         predicting a class that the batch lacks.
         """
         if self.labels is not None:
-            return torch.zeros_like(c.tp).index_fill(0, self._indices(c), 1)
+            self._check_labels(c)
+            chosen = tuple(float(k in self.labels) for k in range(c.num_classes))
+            return constant(chosen, c.tp)
+        one = library(c.tp).ones_like(c.tp)
         if c.rows is None:
             mass = c.total if c.multilabel else c.actual + c.predicted
-            return (mass != 0).to(c.tp.dtype)
-        rows = c.predicted.detach() * safe_ratio(c.rows, c.total)
-        return torch.where(c.actual != 0, 1, rows.clamp(max=1))
+            return one * (mass != 0)
+        rows = detached(c.predicted) * safe_ratio(c.rows, c.total)[..., None]
+        return where(c.actual != 0, one, rows.clip(None, 1))
 
-    def _indices(self, c: Confusion) -> Tensor:
-        labels = self.labels or ()
-        ok = all(0 <= label < c.num_classes for label in labels)
+    def _check_two(self, c: Confusion) -> None:
+        cure = f"Use {self.stem}_macro, {self.stem}_micro or {self.stem}_weighted."
+        require(c.two, self.stem, "classes", "be two", c.size, cure)
+
+    def _check_labels(self, c: Confusion) -> None:
+        ok = all(0 <= label < c.num_classes for label in self.labels or ())
         allowed = f"be classes from 0 to {c.num_classes - 1}"
         require(ok, type(self).__name__, "labels", allowed, self.labels)
-        return constant(labels, c.tp, dtype=torch.int64)
 
 
 class MatrixMetric(NamedMetric):
@@ -233,10 +415,10 @@ class MatrixMetric(NamedMetric):
     """
 
     @abstractmethod
-    def value(self, c: Confusion) -> Tensor:
+    def value(self, c: Confusion) -> Any:
         """The metric, `zero_division` where it is undefined."""
 
-    def __call__(self, c: Confusion) -> Tensor:
+    def __call__(self, c: Confusion) -> Any:
         allowed = "come from mutually exclusive classes"
         cure = 'Use an averaged metric such as "f1_macro" or "jaccard_micro".'
         require(not c.multilabel, type(self).__name__, "confusion", allowed, c.size, cure)

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from evalign.core.arrays import constant, library, part_of, safe_ratio, safe_sqrt, where
 from evalign.core.checks import numbers, require
-from evalign.core.confusion import Confusion
+from evalign.core.confusion import ROUNDINGS, Confusion
 from evalign.core.metrics.base import MatrixMetric
-from evalign.core.numerics import constant, part_of, safe_ratio, safe_sqrt
+from evalign.core.metrics.slopes import Slopes, of_scale
 
 
 class Accuracy(MatrixMetric):
@@ -18,8 +18,13 @@ class Accuracy(MatrixMetric):
 
     stem = "accuracy"
 
-    def value(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tp.sum(), c.total, self.zero_division)
+    def value(self, c: Confusion) -> Any:
+        return safe_ratio(c.tp.sum(-1), c.total, self.zero_division)
+
+    def slopes(self, c: Confusion) -> Slopes:
+        one = library(c.tp).ones_like(c.tp)
+        by_tp = safe_ratio(one, c.total[..., None])
+        return of_scale(c, by_tp, 0 * one, 0 * one)
 
 
 class BalancedAccuracy(MatrixMetric):
@@ -27,9 +32,16 @@ class BalancedAccuracy(MatrixMetric):
 
     stem = "balanced_accuracy"
 
-    def value(self, c: Confusion) -> Tensor:
-        recalls = safe_ratio(c.tp, c.actual).sum()
-        return safe_ratio(recalls, (c.actual != 0).sum(), self.zero_division)
+    def value(self, c: Confusion) -> Any:
+        recalls = safe_ratio(c.tp, c.actual).sum(-1)
+        return safe_ratio(recalls, (c.actual != 0).sum(-1), self.zero_division)
+
+    def slopes(self, c: Confusion) -> Slopes:
+        one = library(c.tp).ones_like(c.tp)
+        classes = (c.actual != 0).sum(-1)[..., None]
+        by_tp = safe_ratio(safe_ratio(one, c.actual), classes)
+        by_actual = -by_tp * safe_ratio(c.tp, c.actual)
+        return Slopes(by_tp, 0 * one, by_actual)
 
 
 class GMean(MatrixMetric):
@@ -40,12 +52,23 @@ class GMean(MatrixMetric):
 
     stem = "g_mean"
 
-    def value(self, c: Confusion) -> Tensor:
+    def value(self, c: Confusion) -> Any:
+        xp = library(c.tp)
         recall = safe_ratio(c.tp, c.actual, fill=1.0)  # log 1 = 0 for a class without rows
-        logs = recall.clamp(min=torch.finfo(recall.dtype).tiny ** 0.5).log()
-        classes = (c.actual != 0).sum()
-        mean = torch.where((recall == 0).any(), 0, safe_ratio(logs.sum(), classes).exp())
-        return torch.where(classes == 0, self.zero_division, mean)
+        logs = xp.log(recall.clip(xp.finfo(recall.dtype).tiny ** 0.5))
+        classes = (c.actual != 0).sum(-1)
+        mean = xp.exp(safe_ratio(logs.sum(-1), classes))
+        mean = where((recall == 0).any(-1), 0.0, mean)
+        return where(classes == 0, self.zero_division, mean)
+
+    def slopes(self, c: Confusion) -> Slopes:
+        # The logarithm is a mean of log tp − log actual. Where the value is 0, so are the slopes.
+        one = library(c.tp).ones_like(c.tp)
+        classes = (c.actual != 0).sum(-1)
+        share = safe_ratio(where(classes == 0, 0.0, self.value(c)), classes)[..., None]
+        by_tp = where(c.actual == 0, 0.0, share * safe_ratio(one, c.tp))
+        by_actual = -share * safe_ratio(one, c.actual)
+        return Slopes(by_tp, 0 * one, by_actual)
 
 
 class MatthewsCorrcoef(MatrixMetric):
@@ -57,20 +80,44 @@ class MatthewsCorrcoef(MatrixMetric):
     stem = "matthews_corrcoef"
     bounds = (-1.0, 1.0)
 
-    def value(self, c: Confusion) -> Tensor:
+    def value(self, c: Confusion) -> Any:
+        covariance, variance_true, variance_predicted, undefined = self._moments(c)
+        root = safe_sqrt(where(undefined, 0.0, variance_true * variance_predicted))
+        return safe_ratio(covariance, root, self.zero_division)
+
+    def slopes(self, c: Confusion) -> Slopes:
+        _, variance_true, variance_predicted, undefined = self._moments(c)
+        defined = where(undefined, 0.0, variance_true * variance_predicted)
+        one = library(defined).ones_like(defined)
+        by_covariance = safe_ratio(one, safe_sqrt(defined))[..., None]
+        value = where(undefined, 0.0, self.value(c))[..., None]
+        share = _one_over_total(c)
+        true, predicted = share * c.actual, share * c.predicted
+        # The slope of 1 − Σ p² by p is −2 p, and that of the quotient by it −½ value / (1 − Σ p²).
+        by_predicted = value * safe_ratio(predicted, variance_predicted[..., None])
+        by_actual = value * safe_ratio(true, variance_true[..., None])
+        return of_scale(
+            c,
+            tp=share * by_covariance * library(c.tp).ones_like(c.tp),
+            predicted=share * (by_predicted - by_covariance * true),
+            actual=share * (by_actual - by_covariance * predicted),
+        )
+
+    def _moments(self, c: Confusion) -> tuple[Any, Any, Any, Any]:
+        """The covariance, both variances, and whether a variance is nothing but rounding."""
         # Differences of counts first, shares of the total second: then rare classes keep their
         # digits and no product overflows.
-        share = safe_ratio(torch.ones_like(c.total), c.total)
+        share = _one_over_total(c)
         # tp·tn − fp·fn is tp·total − actual·predicted without its cancellation.
-        tn, fn = part_of(c.rejected, c.tn), part_of(c.rejected, c.fn)
-        covariance = (share * c.tp * (share * tn) - share * c.fp * (share * fn)).sum()
-        variance_true = (share * c.actual * (share * c.negatives)).sum()
-        variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
+        tn = part_of(c.rejected, c.tn)
+        fn = part_of(c.rejected, c.fn)
+        covariance = (share * c.tp * (share * tn) - share * c.fp * (share * fn)).sum(-1)
+        variance_true = (share * c.actual * (share * c.negatives)).sum(-1)
+        variance_predicted = (share * c.predicted * (share * c.rejected)).sum(-1)
         # Below the rounding of the covariance the quotient is noise and its slope unbounded.
-        noise = 8 * torch.finfo(covariance.dtype).eps
+        noise = ROUNDINGS * library(covariance).finfo(covariance.dtype).eps
         undefined = (variance_true <= noise) | (variance_predicted <= noise)  # NaN stays visible
-        root = safe_sqrt(torch.where(undefined, 0, variance_true * variance_predicted))
-        return safe_ratio(covariance, root, self.zero_division)
+        return covariance, variance_true, variance_predicted, undefined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,22 +143,54 @@ class CohenKappa(MatrixMetric):
         if self.weights is not None:
             self._settle(stem=f"cohen_kappa_{self.weights}", needs_matrix=True)
 
-    def value(self, c: Confusion) -> Tensor:
-        t = safe_ratio(c.actual, c.total)
-        p = safe_ratio(c.predicted, c.total)
+    def value(self, c: Confusion) -> Any:
+        observed, expected = self._disagreements(c)
+        return safe_ratio(expected - observed, expected, self.zero_division)
+
+    def slopes(self, c: Confusion) -> Slopes:
+        # κ = 1 − O / E, so dκ = ((1 − κ) dE − dO) / E.
+        observed, expected = self._disagreements(c)
+        one = library(expected).ones_like(expected)
+        by_observed = -safe_ratio(one, expected)[..., None]
+        by_expected = (safe_ratio(observed, expected) * safe_ratio(one, expected))[..., None]
+        share = _one_over_total(c)
+        true, predicted = share * c.actual, share * c.predicted
+        ones = library(c.tp).ones_like(c.tp)
+        if self.weights is None:  # O = 1 − Σ tp, E = 1 − Σ t p
+            return of_scale(
+                c,
+                tp=-by_observed * share * ones,
+                predicted=-by_expected * share * true,
+                actual=-by_expected * share * predicted,
+            )
+        distance = self._distance(c)
+        return of_scale(
+            c,
+            tp=0 * ones,
+            predicted=by_expected * share * (true @ distance),
+            actual=by_expected * share * (predicted @ distance),
+            full=(by_observed * share)[..., None] * distance,
+        )
+
+    def _disagreements(self, c: Confusion) -> tuple[Any, Any]:
+        """The observed disagreement, and the expected one of independent labels."""
+        true = safe_ratio(c.actual, c.total[..., None])
         if self.weights is None:
             # By fp, not by fn: of rows predicted as one class, actual − tp may be rounding alone.
-            observed = safe_ratio(c.fp.sum(), c.total)
-            expected = (t * safe_ratio(c.rejected, c.total)).sum()
-            noise = 8 * torch.finfo(expected.dtype).eps  # of the two differences
-            expected = torch.where(expected <= noise, 0, expected)  # NaN stays visible
-        else:
-            classes = torch.arange(c.num_classes, dtype=t.dtype, device=t.device)
-            power = 2 if self.weights == "quadratic" else 1
-            distance = (classes.unsqueeze(1) - classes).abs() ** power
-            observed = (distance * safe_ratio(c.matrix, c.total)).sum()
-            expected = (distance * t.unsqueeze(1) * p).sum()
-        return safe_ratio(expected - observed, expected, self.zero_division)
+            observed = safe_ratio(c.fp.sum(-1), c.total)
+            expected = (true * safe_ratio(c.rejected, c.total[..., None])).sum(-1)
+            noise = ROUNDINGS * library(expected).finfo(expected.dtype).eps  # of both differences
+            return observed, where(expected <= noise, 0.0, expected)  # NaN stays visible
+        predicted = safe_ratio(c.predicted, c.total[..., None])
+        distance = self._distance(c)
+        observed = (distance * safe_ratio(c.matrix, c.total[..., None, None])).sum((-2, -1))
+        return observed, ((true @ distance) * predicted).sum(-1)
+
+    def _distance(self, c: Confusion) -> Any:
+        """The distance of each pair of classes, (C, C)."""
+        classes = constant(tuple(range(c.num_classes)), c.tp)
+        distance = abs(classes[:, None] - classes)
+        return distance**2 if self.weights == "quadratic" else distance
 
 
 @dataclass(frozen=True)
@@ -130,19 +209,40 @@ class ExpectedCost(MatrixMetric):
     def __post_init__(self) -> None:
         super().__post_init__()
         cost = numbers(self.cost)
-        square = cost.ndim == 2 and cost.shape[0] == cost.shape[1] and bool(cost.isfinite().all())
-        allowed = "be a square matrix of finite numbers"
-        require(square, "ExpectedCost", "cost", allowed, self.cost)
-        bounds = cost.min().item(), cost.max().item()
-        self._settle(cost=tuple(map(tuple, cost.tolist())), bounds=bounds)
+        square = cost.ndim == 2 and cost.shape[0] == cost.shape[1] and cost.size > 0
+        ok = square and bool(np.isfinite(cost).all())
+        require(ok, "ExpectedCost", "cost", "be a square matrix of finite numbers", self.cost)
+        self._settle(
+            cost=tuple(map(tuple, cost.tolist())),
+            bounds=(cost.min().item(), cost.max().item()),
+        )
 
     @property
     def name(self) -> str:
         return f"{self.stem}{list(map(list, self.cost))}"
 
-    def value(self, c: Confusion) -> Tensor:
-        size = len(self.cost)
-        allowed = f"have a row and a column for each of the {c.num_classes} classes"
-        require(size == c.num_classes, "ExpectedCost", "cost", allowed, f"{size} x {size}")
-        cost = constant(self.cost, c.tp)
-        return safe_ratio((cost * c.matrix).sum(), c.total, self.zero_division)
+    def value(self, c: Confusion) -> Any:
+        cost = self._cost(c)
+        return safe_ratio((cost * c.matrix).sum((-2, -1)), c.total, self.zero_division)
+
+    def slopes(self, c: Confusion) -> Slopes:
+        zeros = 0 * library(c.tp).ones_like(c.tp)
+        share = _one_over_total(c)
+        return of_scale(c, zeros, zeros, zeros, full=share[..., None] * self._cost(c))
+
+    def _cost(self, c: Confusion) -> Any:
+        """The costs as an array, if they are of as many classes."""
+        require(
+            len(self.cost) == c.num_classes,
+            "ExpectedCost",
+            "cost",
+            f"have a row and a column for each of the {c.num_classes} classes",
+            f"{len(self.cost)} x {len(self.cost)}",
+        )
+        return constant(self.cost, c.tp)
+
+
+def _one_over_total(c: Confusion) -> Any:
+    """1 / total beside the classes, (..., 1); 0 where there are no rows."""
+    total = c.total[..., None]
+    return safe_ratio(library(total).ones_like(total), total)

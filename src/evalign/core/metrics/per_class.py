@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from evalign.core.checks import numbers, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics.base import ClassMetric
-from evalign.core.numerics import ZERO, constant, part_of, safe_ratio
+from evalign.core.metrics.base import ClassMetric, Quotient
 
 # At the ends it is precision or recall to the last digit; squares far beyond would overflow.
 BETAS = "lie from 1e-9 to 1e9"
+
+RECALL = Quotient({"tp": 1}, {"actual": 1})
+SPECIFICITY = Quotient({"tn": 1}, {"negatives": 1})
 
 
 def known_beta(beta: float) -> bool:
@@ -25,8 +24,8 @@ class Precision(ClassMetric):
     stem = "precision"
     inner_optimum = False
 
-    def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tp, c.predicted, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (Quotient({"tp": 1}, {"predicted": 1}),)
 
 
 class Recall(ClassMetric):
@@ -35,8 +34,8 @@ class Recall(ClassMetric):
     stem = "recall"
     inner_optimum = False
 
-    def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tp, c.actual, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (RECALL,)
 
 
 class Specificity(ClassMetric):
@@ -45,8 +44,8 @@ class Specificity(ClassMetric):
     stem = "specificity"
     inner_optimum = False
 
-    def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(part_of(c.negatives, c.tn), c.negatives, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (SPECIFICITY,)
 
 
 class NegativePredictiveValue(ClassMetric):
@@ -56,11 +55,8 @@ class NegativePredictiveValue(ClassMetric):
     double = True
     inner_optimum = False
 
-    def score(self, c: Confusion) -> Tensor:
-        # A difference of sums is 0 where it is no more than rounding error; NaN stays visible.
-        noise = 8 * torch.finfo(c.rejected.dtype).eps * c.total
-        rejected = torch.where(c.rejected <= noise, 0, c.rejected)
-        return safe_ratio(part_of(rejected, c.tn), rejected, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (Quotient({"tn": 1}, {"rejected": 1}),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,24 +73,32 @@ class FBeta(ClassMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        found = numbers(self.beta)
-        betas, per_class = found.flatten().tolist(), found.ndim == 1
-        ok = found.ndim < 2 and betas != [] and all(map(known_beta, betas))
-        require(ok, "FBeta", "beta", BETAS, self.beta)
-        pooled = per_class and self.average == "micro"
-        allowed, cure = 'not be "micro" with a beta per class', "Use one beta for all."
-        require(not pooled, "FBeta", "average", allowed, '"micro"', cure)
-        beta, stem = (tuple(betas), "f1") if per_class else (betas[0], f"f{betas[0]:g}")
-        self._settle(beta=beta, stem=stem)
+        betas = numbers(self.beta)
+        allowed_numbers = betas.ndim < 2 and betas.size > 0 and all(map(known_beta, betas.flat))
+        require(allowed_numbers, "FBeta", "beta", BETAS, self.beta)
+        if betas.ndim == 0:
+            beta = float(betas)
+            self._settle(beta=beta, stem=f"f{beta:g}")
+            return
+        allowed = 'not be "micro" with a beta per class'
+        pooled = self.average == "micro"
+        require(not pooled, "FBeta", "average", allowed, '"micro"', "Use one beta for all.")
+        self._settle(beta=tuple(betas.tolist()), stem="f1")
 
-    def score(self, c: Confusion) -> Tensor:
-        beta = self.beta
-        if isinstance(beta, Sequence):
-            allowed = f"be one number or one per class ({c.num_classes})"
-            require(len(beta) == c.num_classes, "FBeta", "beta", allowed, f"{len(beta)} numbers")
-            beta = constant(beta, c.tp)
-        square = beta**2
-        return safe_ratio((1 + square) * c.tp, square * c.actual + c.predicted, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        if not isinstance(self.beta, tuple):
+            square = self.beta**2
+            return (Quotient({"tp": 1 + square}, {"actual": square, "predicted": 1}),)
+        require(
+            len(self.beta) == c.num_classes,
+            "FBeta",
+            "beta",
+            f"be one number or one per class ({c.num_classes})",
+            f"{len(self.beta)} numbers",
+        )
+        squares = tuple(beta**2 for beta in self.beta)
+        over = {"tp": tuple(1 + square for square in squares)}
+        return (Quotient(over, {"actual": squares, "predicted": 1}),)
 
 
 class Jaccard(ClassMetric):
@@ -102,8 +106,8 @@ class Jaccard(ClassMetric):
 
     stem = "jaccard"
 
-    def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tp, c.predicted + c.actual - c.tp, self.zero_division)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (Quotient({"tp": 1}, {"predicted": 1, "actual": 1, "tp": -1}),)
 
 
 class Informedness(ClassMetric):
@@ -111,9 +115,7 @@ class Informedness(ClassMetric):
 
     stem = "informedness"
     bounds = (-1.0, 1.0)
+    shift = -1.0
 
-    def score(self, c: Confusion) -> Tensor:
-        undefined = (c.actual < ZERO) | (c.negatives < ZERO)
-        recall = safe_ratio(c.tp, c.actual)
-        specificity = safe_ratio(part_of(c.negatives, c.tn), c.negatives)
-        return torch.where(undefined, self.zero_division, recall + specificity - 1)
+    def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
+        return (RECALL, SPECIFICITY)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.rows import GivenRows
 from evalign.kernels import KernelSettings
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.plan import ALONE, CallPlan, State, plan_of
+from evalign.membership.rows import GivenRows
 
 __all__ = ["CallPlan", "State", "backward", "current", "end", "plan_of", "sums", "total"]
 

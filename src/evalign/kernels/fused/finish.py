@@ -7,7 +7,7 @@ One program holds the sums of all classes in float64. The mathematics is that of
 import triton
 import triton.language as tl
 
-from evalign.core.numerics import ZERO
+from evalign.core.arrays import ZERO
 from evalign.kernels.fused.metric import differentiate
 from evalign.kernels.fused.statistics import (
     average,

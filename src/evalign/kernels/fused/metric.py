@@ -7,7 +7,7 @@ weight.
 import triton
 import triton.language as tl
 
-from evalign.core.numerics import ZERO
+from evalign.core.arrays import ZERO
 
 KINDS = {"ratio": 0, "matthews": 1, "kappa": 2}
 AVERAGES = {"binary": 0, "macro": 1, "micro": 2, "weighted": 3, "present": 4}

@@ -12,7 +12,6 @@ import torch
 import triton
 from torch import Tensor
 
-from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.finish import TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
@@ -20,6 +19,7 @@ from evalign.kernels.fused.metric import AVERAGES, KINDS
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import whole_rows
 from evalign.kernels.fused.totals import add_up
+from evalign.membership.rows import GivenRows
 
 # Tried on an H200, with 10, 21 and 1,000 classes.
 SUM_WARPS = 16  # per processor, where each program has its own sums

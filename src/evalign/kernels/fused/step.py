@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from evalign.core.heaviside import OUTER_SHARE
+from evalign.membership.heaviside import OUTER_SHARE
 
 _SHARE = tl.constexpr(OUTER_SHARE)
 

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
 from evalign.aggregation.running import keep
-from evalign.core import membership
-from evalign.core.batch import Batch, Sums
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, OfClass, parse, undefined
 from evalign.core.metrics import Metric
 from evalign.losses.base import zero_if_empty
+from evalign.membership import soft_sets
+from evalign.membership.batch import Batch, Sums
+from evalign.membership.soft_confusion import summed
 from evalign_study.refuted.counted import CountedLoss
 
 # The shortfall from a bound is measured in units of the room that the bound leaves: 0.1 for
@@ -64,7 +65,7 @@ class ConstrainedLoss(CountedLoss):
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         cross_entropy, soft = super().sums_from_batch(batch)
-        return cross_entropy, Confusion.from_membership(batch, membership.hard(batch)), soft
+        return cross_entropy, summed(batch, soft_sets.hard(batch)), soft
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         cross_entropy, hard, soft = sums

@@ -10,11 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Mean, Sums
-from evalign.core.checks import numbers, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.losses import MetricLoss
+from evalign.membership.batch import Batch, Mean, Sums
+from evalign.membership.checks import tensor_of_numbers
 
 SKILL = 0.5  # of the assumed classifier: the share of rows that it knows; it guesses the others
 ODDS = 1e4  # the largest odds
@@ -58,7 +59,7 @@ class CountedLoss(MetricLoss):
             **settings,
         )
         self.metric_weight = metric_weight
-        counts = numbers(counts)
+        counts = tensor_of_numbers(counts)
         ok = counts.ndim in (1, 2) and bool((counts > 0).all())
         require(ok, "CountedLoss", "counts", "be positive, of each class or label", counts)
         self.register_buffer("counts", counts, persistent=False)
@@ -66,7 +67,7 @@ class CountedLoss(MetricLoss):
         if class_weight is None or isinstance(class_weight, str):
             self.class_weight = class_weight
         else:
-            self.register_buffer("class_weight", numbers(class_weight), persistent=False)
+            self.register_buffer("class_weight", tensor_of_numbers(class_weight), persistent=False)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         return self._cross_entropy(batch), *super().sums_from_batch(batch)

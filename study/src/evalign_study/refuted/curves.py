@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalign.core import membership
+from evalign.core.arrays import safe_ratio
 from evalign.core.confusion import Confusion
-from evalign.core.membership import Step
-from evalign.core.numerics import safe_ratio
 from evalign.losses import AveragePrecisionLoss, curves
+from evalign.membership import soft_sets
+from evalign.membership.soft_sets import Step
 
 
 class PartialAUCLoss(AveragePrecisionLoss):
@@ -51,7 +51,7 @@ class RecallAtPrecisionLoss(AveragePrecisionLoss):
         self.temperature = temperature
 
     def score(self, curve: Confusion) -> Tensor:
-        step = membership.step("linear", self.temperature)
+        step = soft_sets.step("linear", self.temperature)
         score = recall_at_precision(curve, self.precision, step)
         whole = curves.average_precision(curve)
         return score + torch.where(is_useless(curve), whole - whole.detach(), 0)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from evalign import losses
 from evalign.core.checks import require
-from evalign.core.heaviside import tempered
 from evalign.core.metrics import FBeta, MetricFunction
+from evalign.membership.heaviside import tempered
 from evalign.training.recipes import COOLINGS
 from evalign_study import networks
 from evalign_study.networks import mlp

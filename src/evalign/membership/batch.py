@@ -1,38 +1,20 @@
 """Bring checked rows to one form, and take means over them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from evalign.core.arrays import safe_ratio
 from evalign.core.checks import require
-from evalign.core.numerics import safe_ratio, upcast
-from evalign.core.rows import GivenRows, Task, as_rows
-from evalign.core.values import signed
-
-
-@dataclass(frozen=True, eq=False)
-class Summed:
-    """Sums of rows, which may come in parts."""
-
-    def __add__(self, other: Any) -> Self:
-        mine, theirs = self._tensors(), other._tensors()
-        return replace(self, **{k: mine[k] + theirs[k] if k in theirs else None for k in mine})
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """Apply a function to every tensor."""
-        return replace(self, **{name: function(value) for name, value in self._tensors().items()})
-
-    def tensors(self) -> list[Tensor]:
-        """The tensors in the order of `map`."""
-        return list(self._tensors().values())
-
-    def _tensors(self) -> dict[str, Tensor]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+from evalign.core.confusion import Summed
+from evalign.core.task import Task
+from evalign.membership.checks import signed
+from evalign.membership.numerics import upcast
+from evalign.membership.rows import GivenRows, as_rows
 
 
 @dataclass(frozen=True, eq=False)

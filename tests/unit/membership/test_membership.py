@@ -8,7 +8,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evalign.core import batch, heaviside, membership
+from evalign.membership import batch, heaviside, soft_sets
 from tests import tolerances
 from tests.reference import membership as reference
 
@@ -56,7 +56,7 @@ def test_binary_is_the_references(logits, tau, temperature, kind):
     h = reference.heaviside_at(temperature, kind)
     p = [reference.sigmoid_function(z) for z in logits]
     assume(kind == "sigmoid" or away_from_slivers(p, tau, temperature))
-    soft = membership.binary(tensor(logits), threshold=tau, temperature=temperature, heaviside=kind)
+    soft = soft_sets.binary(tensor(logits), threshold=tau, temperature=temperature, heaviside=kind)
     assert_same(soft, reference.binary(logits, tau, h), tolerances.REFERENCE)
 
 
@@ -66,7 +66,7 @@ def test_multiclass_is_the_references(logits, temperature, kind):
     p = [reference.softmax(row) for row in logits]
     taus = [[reference.dynamic_threshold(row)] for row in p]
     assume(kind == "sigmoid" or away_from_slivers(p, taus, temperature))
-    soft = membership.multiclass(tensor(logits), temperature=temperature, heaviside=kind)
+    soft = soft_sets.multiclass(tensor(logits), temperature=temperature, heaviside=kind)
     assert_same(soft, reference.multiclass(logits, h), tolerances.REFERENCE)
 
 
@@ -77,7 +77,7 @@ def test_multilabel_is_the_references(logits, data, temperature, kind):
     h = reference.heaviside_at(temperature, kind)
     p = [[reference.sigmoid_function(z) for z in row] for row in logits]
     assume(kind == "sigmoid" or away_from_slivers(p, taus, temperature))
-    soft = membership.binary(
+    soft = soft_sets.binary(
         tensor(logits), threshold=tensor(taus), temperature=temperature, heaviside=kind
     )
     assert_same(soft, reference.multilabel(logits, taus, h), tolerances.REFERENCE)
@@ -88,7 +88,7 @@ def test_multilabel_is_the_references(logits, data, temperature, kind):
 
 @given(rows, temperatures, kinds)
 def test_multiclass_rows_sum_to_one(logits, temperature, kind):
-    soft = membership.multiclass(tensor(logits), temperature=temperature, heaviside=kind)
+    soft = soft_sets.multiclass(tensor(logits), temperature=temperature, heaviside=kind)
     assert_same(soft.sum(-1), np.ones(len(logits)))
     assert (soft >= 0).all()
 
@@ -96,7 +96,7 @@ def test_multiclass_rows_sum_to_one(logits, temperature, kind):
 @given(rows, temperatures, kinds)
 def test_the_largest_logit_has_the_largest_membership(logits, temperature, kind):
     logits = tensor(logits)
-    soft = membership.multiclass(logits, temperature=temperature, heaviside=kind)
+    soft = soft_sets.multiclass(logits, temperature=temperature, heaviside=kind)
     best = soft.gather(-1, logits.argmax(-1, keepdim=True)).squeeze(-1)
     assert_same(best, soft.amax(-1))
 
@@ -108,19 +108,19 @@ def test_multiclass_follows_a_permutation_of_the_classes(logits, random, tempera
     p = [reference.softmax(row) for row in logits]
     taus = [[reference.dynamic_threshold(row)] for row in p]
     assume(away_from_slivers(p, taus, temperature))
-    soft = membership.multiclass(tensor(logits), temperature=temperature)
-    permuted = membership.multiclass(tensor(logits)[:, order], temperature=temperature)
+    soft = soft_sets.multiclass(tensor(logits), temperature=temperature)
+    permuted = soft_sets.multiclass(tensor(logits)[:, order], temperature=temperature)
     assert_same(permuted, soft[:, order], tolerances.REFERENCE)
 
 
 @given(rows, st.floats(-100, 100))
 def test_multiclass_does_not_see_a_constant(logits, constant):
-    soft = membership.multiclass(tensor(logits))
-    assert_same(membership.multiclass(tensor(logits) + constant), soft, tolerances.REFERENCE)
+    soft = soft_sets.multiclass(tensor(logits))
+    assert_same(soft_sets.multiclass(tensor(logits) + constant), soft, tolerances.REFERENCE)
 
 
 def test_ties_share_the_row():
-    soft = membership.multiclass(tensor([[3.0, 3.0, -9.0], [1.0, 1.0, 1.0]]), temperature=1e-9)
+    soft = soft_sets.multiclass(tensor([[3.0, 3.0, -9.0], [1.0, 1.0, 1.0]]), temperature=1e-9)
     assert_same(soft, [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]], tolerances.LIMIT)
 
 
@@ -130,16 +130,16 @@ def test_two_classes_are_a_binary_problem(logits, temperature):
     p = [reference.sigmoid_function(z) for z in logits]
     assume(away_from_slivers(p, 0.5, temperature))
     pair = torch.stack([torch.zeros(len(logits), dtype=torch.float64), tensor(logits)], -1)
-    soft = membership.multiclass(pair, temperature=temperature)
+    soft = soft_sets.multiclass(pair, temperature=temperature)
     assert_same(
-        soft[:, 1], membership.binary(tensor(logits), temperature=temperature), tolerances.REFERENCE
+        soft[:, 1], soft_sets.binary(tensor(logits), temperature=temperature), tolerances.REFERENCE
     )
 
 
 # Options.
 
 
-@pytest.mark.parametrize("of", [membership.binary, membership.multiclass])
+@pytest.mark.parametrize("of", [soft_sets.binary, soft_sets.multiclass])
 def test_step_may_be_any_function(of):
     """It is called with probabilities and a threshold, and does not depend on the temperature."""
     logits = torch.linspace(-3, 3, 12, dtype=torch.float64).reshape(6, 2)
@@ -156,12 +156,12 @@ def test_of_batch_serves_every_task():
     logits = torch.linspace(-3, 3, 12, dtype=torch.float64).reshape(6, 2)
     zeros = torch.zeros(6, dtype=torch.int64)
     cases = [
-        (membership.binary, batch.as_batch("test", logits[:, 0], zeros)),
-        (membership.multiclass, batch.as_batch("test", logits, zeros)),
-        (membership.binary, batch.as_batch("test", logits, logits > 0)),
+        (soft_sets.binary, batch.as_batch("test", logits[:, 0], zeros)),
+        (soft_sets.multiclass, batch.as_batch("test", logits, zeros)),
+        (soft_sets.binary, batch.as_batch("test", logits, logits > 0)),
     ]
     for memberships, rows in cases:
-        soft = membership.of_batch("test", rows, temperature=0.1)
+        soft = soft_sets.of_batch("test", rows, temperature=0.1)
         assert soft.equal(memberships(rows.logits, temperature=0.1))
         assert soft.shape == rows.logits.shape
 
@@ -174,7 +174,7 @@ CLOSE = [[0.3, 0.25, 0.2]]  # at T = 0.05, all three on the ramp
 
 def first(logits, **kwargs):
     """Return the membership in the first class."""
-    return membership.multiclass(logits, temperature=0.05, **kwargs)[0, 0]
+    return soft_sets.multiclass(logits, temperature=0.05, **kwargs)[0, 0]
 
 
 def gradient(**kwargs):
@@ -206,7 +206,7 @@ EXTREMES = [
 @pytest.mark.parametrize("kind", ["linear", "sigmoid"])
 def test_value_and_gradient_are_finite_for_extreme_logits(kind, dtype):
     for values, temperature in itertools.product(EXTREMES, (1e-40, 1e-30, 1e-9, 0.2, 0.4)):
-        for memberships in (membership.multiclass, membership.binary):
+        for memberships in (soft_sets.multiclass, soft_sets.binary):
             logits = tensor(values, dtype).requires_grad_()
             soft = memberships(logits, temperature=temperature, heaviside=kind)
             (soft * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
@@ -218,7 +218,7 @@ def test_value_and_gradient_are_finite_for_extreme_logits(kind, dtype):
 def test_threshold_that_float32_rounds_to_an_end(threshold):
     """It lies between 0 and 1, as required, but no float32, or almost none, lies beyond it."""
     logits = torch.tensor([200.0, 1.0, 0.0, -1.0, -200.0], requires_grad=True)
-    soft = membership.binary(logits, threshold=torch.tensor(threshold, dtype=torch.float64))
+    soft = soft_sets.binary(logits, threshold=torch.tensor(threshold, dtype=torch.float64))
     soft.sum().backward()
     assert soft.isfinite().all()
     assert logits.grad.isfinite().all()

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from evalign import MetricLoss
-from evalign.core.batch import as_batch
-from evalign.core.checks import checked, values_readable
+from evalign.core.checks import checked
+from evalign.membership.batch import as_batch
+from evalign.membership.checks import values_readable
 from tests import tolerances
 
 

@@ -12,10 +12,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch
-from evalign.core.checks import check_temperature, require
-from evalign.core.heaviside import tempered
-from evalign.core.numerics import beside, upcast
+from evalign.core.checks import require
+from evalign.membership.batch import Batch
+from evalign.membership.checks import check_temperature
+from evalign.membership.heaviside import tempered
+from evalign.membership.numerics import beside, upcast
 
 Step = Callable[[Tensor, Tensor], Tensor]
 Heaviside = Literal["linear", "sigmoid"] | Step

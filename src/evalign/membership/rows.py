@@ -13,32 +13,24 @@ The task follows from shapes and dtypes alone, never from values:
 With `class_dim=-1` the classes or labels come last, as in tokens (B, T, C).
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from evalign.core.checks import (
-    check_ignored,
-    complaint,
-    require,
-    traced,
-    values_readable,
-    within_checked,
-)
+from evalign.core.checks import check_ignored, complaint, require, within_checked
 from evalign.core.input_warnings import rows_of_probabilities, warn_of_layout, warn_of_one_hot
-from evalign.core.numerics import upcast
-from evalign.core.values import (
-    check_indices,
+from evalign.core.task import Task, check_task
+from evalign.core.values import check_indices, check_weights, per_row, refuse
+from evalign.membership.checks import (
     check_kind,
     check_labels,
     check_sums,
-    check_weights,
-    refuse,
     signed,
+    traced,
+    values_readable,
 )
-
-Task = Literal["binary", "multiclass", "multilabel"]
+from evalign.membership.numerics import upcast
 
 
 class GivenRows(NamedTuple):
@@ -162,11 +154,6 @@ def check_finite(owner: str, rows: GivenRows) -> None:
     refuse(~logits.isfinite(), logits, owner, "logits", "be finite", cure)
 
 
-def check_task(owner: str, task: str | None) -> None:
-    allowed = 'be "binary", "multiclass", "multilabel" or None (inferred from the shapes)'
-    require(task in (None, *get_args(Task)), owner, "task", allowed, repr(task))
-
-
 def infer_task(logits: Tensor, target: Tensor) -> Task:
     """Infer the task of logits with the classes in dimension 1."""
     if logits.ndim == 1 or logits.shape[1] == 1:
@@ -212,19 +199,6 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
         cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
         got = f"{target.dtype} of shape {shape}"
         raise TypeError(complaint(owner, "target", allowed, got, cure))
-
-
-def per_row(owner: str, argument: str, values: Tensor, shape: torch.Size) -> Tensor:
-    """Expand weights to one per row; they may be given per row or per example."""
-    given = tuple(values.shape)
-    if values.ndim == len(shape) + 1 and values.shape[1] == 1:
-        values = values.squeeze(1)
-    if values.shape == shape:
-        return values
-    if values.shape == shape[:1]:
-        return values.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
-    shapes = dict.fromkeys([f"{tuple(shape[:1])}", f"{tuple(shape)}"])
-    raise ValueError(complaint(owner, argument, f"have shape {' or '.join(shapes)}", given))
 
 
 def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:

@@ -3,8 +3,8 @@ r"""The approximation H(p, τ) ∈ [0, 1] of the Heaviside step: H(0) = 0, H(τ)
 import torch
 from torch import Tensor
 
-from evalign.core.checks import check_temperature
-from evalign.core.numerics import beside, upcast
+from evalign.membership.checks import check_temperature
+from evalign.membership.numerics import beside, upcast
 
 # T = 0.4 leaves the outer segments of EAST eq. 4 no width and an infinite slope. They keep this
 # share of min(τ, 1 − τ); below T = 0.3999996 the formula is the paper's to the letter.

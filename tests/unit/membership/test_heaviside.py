@@ -5,7 +5,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evalign.core import heaviside
+from evalign.membership import heaviside
 from tests import tolerances
 from tests.reference import membership as reference
 
