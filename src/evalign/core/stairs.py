@@ -91,7 +91,7 @@ def label_tensor(owner: str, argument: str, labels: Any, cure: str) -> "Tensor":
 def as_tensors(c: Any) -> list[Any]:
     """A Confusion of tensors in place of arrays, if torch was imported: nobody else has use."""
     torch = sys.modules.get("torch")
-    return [] if torch is None else [c.map(torch.as_tensor)]
+    return [] if torch is None else [c.map(torch.tensor)]
 
 
 def slopes_by_autograd(metric: Any, c: Any) -> Any:

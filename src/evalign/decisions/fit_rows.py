@@ -12,7 +12,7 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import with_mean_one
-from evalign.core.rows import Task, check_task
+from evalign.membership.rows import Task, check_task
 from evalign.core.text import listed
 from evalign.core.values import tensor_of
 from evalign.decisions.confusions import confusion_of, normalised

@@ -11,7 +11,7 @@ from torch import Tensor
 from evalign.core import checks
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
-from evalign.core.rows import Task, per_row
+from evalign.membership.rows import Task, per_row
 from evalign.core.text import listed
 from evalign.core.values import check_indices, check_weights, refuse, signed, tensor_of
 from evalign.decisions.module import log_odds

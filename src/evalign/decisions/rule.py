@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
-from evalign.core.rows import Task
+from evalign.membership.rows import Task
 from evalign.core.text import plain
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores
 from evalign.decisions.module import RuleModule
