@@ -7,6 +7,7 @@ Nothing here imports torch unless a tensor came or a network was asked for.
 
 import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def label_tensor(owner: str, argument: str, labels: Any, cure: str) -> "Tensor":
 def as_tensors(c: Any) -> list[Any]:
     """A Confusion of tensors in place of arrays, if torch was imported: nobody else has use."""
     torch = sys.modules.get("torch")
-    return [] if torch is None else [c.map(torch.as_tensor)]
+    return [] if torch is None else [c.map(torch.tensor)]
 
 
 def slopes_by_autograd(metric: Any, c: Any) -> Any:
@@ -121,3 +122,32 @@ def aligned_classifier() -> Any:
     from evalign.training.classifier import AlignedClassifier
 
     return AlignedClassifier
+
+
+def bytes_of_tensors(tensors: dict[str, Any]) -> bytes:
+    """Tensors by name, as a saved file holds them."""
+    return _saved_tensors("A tensor").bytes_of(tensors)
+
+
+def tensors_of_bytes(data: bytes, name: str) -> dict[str, Any]:
+    """The inverse of `bytes_of_tensors`, for untrusted bytes, which `name` holds."""
+    return _saved_tensors(name).tensors_of(data)
+
+
+def state_of_checkpoint(path: Path, name: str) -> dict[str, Any]:
+    """The plain values and tensors in a file that `torch.save` wrote, for `name`."""
+    return _saved_tensors(name).state_of_checkpoint(path)
+
+
+def register_networks(name: str) -> None:
+    """Make networks known to the store, for `name`, which holds one."""
+    torch_of(name)
+    import evalign.training.classifier  # noqa: F401
+
+
+def _saved_tensors(name: str) -> Any:
+    try:  # safetensors comes with the extra too
+        from evalign.training import saved_tensors
+    except ModuleNotFoundError as error:
+        raise needs_torch(name) from error
+    return saved_tensors

@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, f1_score
 
 from evalign.report import scores
-from tests.report.made import FIGURES, contents, findings, labelled, rendered, tried
+from tests.ground.report.made import FIGURES, contents, findings, labelled, rendered, tried
 
 NASTY = ["</script><script>alert(1)</script>", "<b>\"&amp;'", "<!--<script>"]
 COST = "expected_cost[[0, 1, 1], [1, 0, 1], [2, 2, 0]]"

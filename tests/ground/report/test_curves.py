@@ -14,7 +14,7 @@ from evalign.report.curves import (
     reliability,
     shown_classes,
 )
-from tests.report.made import contents
+from tests.ground.report.made import contents
 
 MADE = contents(3, 2000)
 ROUNDED = replace(MADE.aligned, probabilities=MADE.aligned.probabilities.round(2))

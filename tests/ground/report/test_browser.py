@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from sklearn.metrics import confusion_matrix
 
 from tests import tolerances
-from tests.report.made import FIGURES, contents, findings, rendered, tried
+from tests.ground.report.made import FIGURES, contents, findings, rendered, tried
 
 NASTY = ["<script>document.title = 'bad'</script>", "</script><b>bold</b>", "&lt;i&gt;"]
 # Per figure, whether each of its shapes (bars, lines, markers, cells) has a size on the screen.

@@ -8,7 +8,7 @@ import pytest
 
 from evalign.report import scores
 from evalign.report.words import _size, _until_clear, is_clear, rows_to_tell, verdict_of_tried
-from tests.report.made import contents, labelled, tried
+from tests.ground.report.made import contents, labelled, tried
 
 ROWS = 400
 KEPT = "accuracy >= 0"

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn import ensemble
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -19,9 +18,10 @@ from sklearn.tree._tree import NODE_DTYPE
 from evalign.store import archive, models
 from evalign.store.files import StoreError
 from tests.forged import forge, opened, put
-from tests.ground.made import imbalanced
 
-X, CODES = imbalanced(200, classes=3)
+DRAWN = np.random.default_rng(0)
+CODES = DRAWN.choice(3, 200, p=[0.8, 0.16, 0.04])
+X = DRAWN.normal(size=(200, 4)) + 2.5 * CODES[:, np.newaxis]
 NAMES = np.array(["c", "a", "b"])[CODES]
 FOREST = ensemble.ExtraTreesClassifier(2, random_state=0)
 BOOSTING = ensemble.HistGradientBoostingClassifier(max_iter=2)
@@ -61,7 +61,7 @@ def test_what_cannot_be_checked_is_not_saved(tmp_path):
     two = np.stack([CODES, CODES], 1)
     for model, text in [
         (SVC(), "only what it can check when it is opened. Got sklearn.svm._classes.SVC. Keep it"),
-        (make_pipeline(Mine()), "Got tests.unit.store.test_models.Mine"),
+        (make_pipeline(Mine()), "Got tests.ground.store.test_models.Mine"),
         (CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=2), "Got .*Isotonic"),
     ]:
         with pytest.raises(TypeError, match=text):
@@ -91,10 +91,10 @@ def test_nodes_that_are_no_tree(tmp_path, field, place, value):
     one = (field, place, value) in TREES
     model, dtype = (FOREST, NODE_DTYPE) if one else (BOOSTING, PREDICTOR_RECORD_DTYPE)
     archive.save(tmp_path / "model", model.fit(X, CODES))
-    state, tensors = opened(tmp_path / "model")
-    nodes = next(tensors[name] for name in tensors if name.endswith("/nodes"))
-    nodes.numpy().view(models.packed(dtype)[0])[field][place] = value
-    forge(tmp_path / "model", state, tensors)
+    state, arrays = opened(tmp_path / "model")
+    nodes = next(arrays[name] for name in arrays if name.endswith("/nodes"))
+    nodes.view(models.packed(dtype)[0])[field][place] = value
+    forge(tmp_path / "model", state, arrays)
     with pytest.raises(StoreError, match=r"cannot be opened: .*tree [^\n]*$"):
         archive.load(tmp_path / "model")
 
@@ -125,14 +125,14 @@ def test_numbers_that_do_not_fit_together(tmp_path, model, where, value):
 @pytest.mark.parametrize("model", [FOREST, BOOSTING])
 def test_trees_without_nodes_or_with_others(tmp_path, model):
     archive.save(tmp_path / "model", model.fit(X, CODES))
-    state, tensors = opened(tmp_path / "model")
-    first = next(name for name in tensors if name.endswith("/nodes"))
+    state, arrays = opened(tmp_path / "model")
+    first = next(name for name in arrays if name.endswith("/nodes"))
     size = models.packed(NODE_DTYPE if model is FOREST else PREDICTOR_RECORD_DTYPE)[0].itemsize
     for change in (
-        lambda w: w[:0], lambda w: w[:-1], lambda w: w[:-size], lambda w: w.double(),
-        lambda w: w.view(-1, size),
+        lambda w: w[:0], lambda w: w[:-1], lambda w: w[:-size], lambda w: w.astype(float),
+        lambda w: w.reshape(-1, size),
     ):  # fmt: skip
-        forge(tmp_path / "model", state, tensors | {first: change(tensors[first])})
+        forge(tmp_path / "model", state, arrays | {first: change(arrays[first])})
         with pytest.raises(StoreError, match="cannot be opened"):
             archive.load(tmp_path / "model")
 
@@ -141,10 +141,10 @@ def test_other_arrays_are_harmless(tmp_path):
     """What numpy computes is an error or other numbers, never a crash."""
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, CODES)
     archive.save(tmp_path / "model", model)
-    state, tensors = opened(tmp_path / "model")
-    for name in tensors:
-        for changed in (tensors[name][:0], torch.zeros(2, 2, 2), torch.full((1,), torch.nan)):
-            forge(tmp_path / "model", state, tensors | {name: changed})
+    state, arrays = opened(tmp_path / "model")
+    for name in arrays:
+        for changed in (arrays[name][:0], np.zeros((2, 2, 2)), np.full(1, np.nan)):
+            forge(tmp_path / "model", state, arrays | {name: changed})
             try:
                 found = archive.load(tmp_path / "model").predict_proba(X)
             except (ValueError, IndexError):

@@ -10,7 +10,7 @@ import pytest
 from sklearn import metrics as reference
 
 from evalign.report import scores
-from tests.report.made import contents, findings, tried
+from tests.ground.report.made import contents, findings, tried
 from tests.tolerances import HARD
 
 WEIGHT = np.random.default_rng(9).uniform(0.5, 2, 400)
