@@ -6,6 +6,8 @@ Nothing here imports torch unless a tensor came or a network was asked for.
 """
 
 import sys
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +28,21 @@ def has_torch() -> bool:
     """Whether PyTorch is installed, without the seconds that importing it takes."""
     from importlib.util import find_spec
 
-    return "torch" in sys.modules or find_spec("torch") is not None
+    return find_spec("torch") is not None
+
+
+def no_attribute(module: str, name: str, upper: Collection[str] = ()) -> Exception:
+    """The error of a module's `__getattr__`: of a name of the `upper` floor, that it needs PyTorch.
+
+    `hasattr` is false after an AttributeError alone, and an import statement keeps the text of an
+    ImportError alone. So the error depends on who asks: `_handle_fromlist` is Python's own function
+    for "from module import name".
+    """
+    if name not in upper:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    error = needs_torch(name)
+    asked_by_import = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    return error if asked_by_import else AttributeError(str(error))
 
 
 def torch_of(name: str) -> Any:
@@ -98,3 +114,40 @@ def slopes_by_autograd(metric: Any, c: Any) -> Any:
     from evalign.membership.slopes import by_autograd
 
     return by_autograd(metric, c)
+
+
+def aligned_classifier() -> Any:
+    """The class `AlignedClassifier`, which trains a network."""
+    torch_of("AlignedClassifier")
+    from evalign.training.classifier import AlignedClassifier
+
+    return AlignedClassifier
+
+
+def bytes_of_tensors(tensors: dict[str, Any]) -> bytes:
+    """Tensors by name, as a saved file holds them."""
+    return _saved_tensors("A tensor").bytes_of(tensors)
+
+
+def tensors_of_bytes(data: bytes, name: str) -> dict[str, Any]:
+    """The inverse of `bytes_of_tensors`, for untrusted bytes, which `name` holds."""
+    return _saved_tensors(name).tensors_of(data)
+
+
+def state_of_checkpoint(path: Path, name: str) -> dict[str, Any]:
+    """The plain values and tensors in a file that `torch.save` wrote, for `name`."""
+    return _saved_tensors(name).state_of_checkpoint(path)
+
+
+def register_networks(name: str) -> None:
+    """Make networks known to the store, for `name`, which holds one."""
+    torch_of(name)
+    import evalign.training.classifier  # noqa: F401
+
+
+def _saved_tensors(name: str) -> Any:
+    try:  # safetensors comes with the extra too
+        from evalign.training import saved_tensors
+    except ModuleNotFoundError as error:
+        raise needs_torch(name) from error
+    return saved_tensors

@@ -4,7 +4,6 @@ import math
 import os
 from copy import deepcopy
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,11 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
-from evalign.membership.rows import Task
 from evalign.core.text import plain
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores
 from evalign.decisions.module import RuleModule
-from evalign.decisions.saved_rule import RULE, Decision, checked_state
-from evalign.store.files import write_json
+from evalign.decisions.saved_rule import Decision, checked_state, write_rule
+from evalign.membership.rows import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +169,7 @@ class DecisionRule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rule as a JSON file, which `evalign.load` opens."""
-        write_json(Path(path), RULE, {"rule": self.state_dict()})
+        write_rule(path, self)
 
     @classmethod
     def from_state_dict(
