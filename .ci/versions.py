@@ -28,8 +28,7 @@ UPPER = ["tests", "--ignore", "tests/ground", "--ignore", "tests/docs"]
 
 def lower_bounds(requirements: Iterable[str]) -> dict[str, str]:
     """The version that each requirement names as its oldest."""
-    split = (requirement.split(">=") for requirement in requirements if ">=" in requirement)
-    return {name: version for name, version in split}
+    return dict(requirement.split(">=") for requirement in requirements if ">=" in requirement)
 
 
 def constraints(free: Iterable[str], pins: dict[str, str]) -> str:
