@@ -80,21 +80,21 @@ $(READY): pyproject.toml study/pyproject.toml constraints.txt
 	touch $@
 
 $(GROUND)/.ready: pyproject.toml constraints.txt
-	@echo 'Setting up $(GROUND) (GROUND_SIZE, about a minute, once).'
+	@echo 'Setting up $(GROUND) (1 GB, about a minute, once).'
 	$(PYTHON) -m venv --clear $(GROUND)
 	$(GROUND)/bin/python -m pip install --quiet -c constraints.txt -e '.[dev-ground]'
 	touch $@
 
 # Compiling all files would take longer than the demo.
 $(DEMO)/.ready: pyproject.toml constraints.txt
-	@echo 'Setting up $(DEMO) (DEMO_SIZE, half a minute, once).'
+	@echo 'Setting up $(DEMO) (460 MB, half a minute, once).'
 	$(PYTHON) -m venv --clear $(DEMO)
 	$(DEMO)/bin/python -m pip install --quiet --no-compile -c constraints.txt -e '.[cli]'
 	touch $@
 
 # torch without CUDA, which PyPI's has on Linux.
 $(LOSS)/.ready: pyproject.toml constraints.txt
-	@echo 'Setting up $(LOSS) (LOSS_SIZE, about two minutes, once).'
+	@echo 'Setting up $(LOSS) (1.2 GB, about two minutes, once).'
 	$(PYTHON) -m venv --clear $(LOSS)
 	-$(LOSS)/bin/python -m pip install --quiet --no-compile --retries 0 --no-deps -c constraints.txt \
 		--index-url https://download.pytorch.org/whl/cpu torch
