@@ -1,7 +1,6 @@
-"""Every tolerance of the tests, each with its reason.
+"""Every tolerance of the tests, each with its reason."""
 
-One that depends on the precision goes by the bytes of a number: `RANKS[dtype.itemsize]`.
-"""
+import torch
 
 # Float64 sums of some dozen terms of size 1, in another order, through divisions by sums of at
 # least ½: an error of some hundred units in the last place (1e-14), and room for two more digits
@@ -16,7 +15,7 @@ SAME = 1e-12
 GRADCHECK = {"fast_mode": True, "atol": 1e-8, "rtol": 1e-5}
 
 # A sum of n ≤ 24 memberships, each right to one unit in the last place, over its own size.
-PERFECT = {8: 1e-14, 4: 1e-5}
+PERFECT = {torch.float64: 1e-14, torch.float32: 1e-5}
 
 # EAST Thm 5.3 at T = 1e-9: a membership, and so an entry of the scaled matrix, is off by at most
 # 2 (d − 1) T, 2e-8 for ten classes, and a metric by some ten times that; the promise is 1e-6.
@@ -63,7 +62,7 @@ FLOAT32_SUM = 1e-6
 SLIVER = 1e-7
 
 # One value of size 1, computed by two formulas that agree at a kink.
-ROUNDING = {8: 1e-14, 4: 1e-6}
+ROUNDING = {torch.float64: 1e-14, torch.float32: 1e-6}
 
 # A central difference of step 1e-6 in float64: 1e-12 of curvature, 1e-10 of rounding.
 DIFFERENCE = 1e-8
@@ -74,7 +73,7 @@ FLOAT32_GRADIENT = 1e-3
 
 # Rows summed in parts, on several ranks or in micro-batches: the order of the sums differs. Weights
 # and activations round in the network's own precision; gradients here are of size 0.1.
-RANKS = {8: 1e-12, 4: 1e-6}
+RANKS = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 # A network of two layers in bfloat16, which holds three digits, and gradients of size 0.1.
 BFLOAT16_STEP = 1e-2
@@ -82,7 +81,7 @@ BFLOAT16_STEP = 1e-2
 # A kernel beside the reference, over the mass of all rows: some ten units in the last place, as
 # sums are taken in other orders and, in blocks of a few thousand rows, in the precision of the
 # logits. What the reference itself loses in that precision is measured and allowed for.
-KERNEL = {8: 1e-13, 4: 1e-6}
+KERNEL = {torch.float64: 1e-13, torch.float32: 1e-6}
 
 # Some hundred AdamW steps in float64, stacked or alone: batched products round in another order.
 STACKED = 1e-8

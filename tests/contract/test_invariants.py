@@ -104,7 +104,7 @@ def test_finite_at_the_ends_of_the_temperature(case, temperature):
 def test_perfect_prediction_gives_zero(case, dtype):
     _, target = data(case.task)
     value = case.make()(perfect(case.task, target, dtype), target)
-    assert value.item() == pytest.approx(0, abs=tolerances.PERFECT[dtype.itemsize])
+    assert value.item() == pytest.approx(0, abs=tolerances.PERFECT[dtype])
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)

@@ -145,7 +145,7 @@ def close(answer, expected):
 
 def same(found, wanted):
     pair = (torch.tensor(x, dtype=torch.float64) for x in (found, wanted))
-    torch.testing.assert_close(*pair, rtol=0, atol=tolerances.RANKS[torch.float64.itemsize])
+    torch.testing.assert_close(*pair, rtol=0, atol=tolerances.RANKS[torch.float64])
 
 
 @pytest.mark.parametrize("microbatches", [1, 3])

@@ -91,7 +91,7 @@ def assert_agrees(kernels, batch, temperature, *, device="cpu", gradient=True):
     assert ours[0].isfinite().all()
     assert ours[1].isfinite().all()
 
-    margin = tolerances.KERNEL[weight.dtype.itemsize]
+    margin = tolerances.KERNEL[weight.dtype]
     error = [(x - y).norm().item() for x, y in zip(ours, exact, strict=True)]
     allowed = [2 * (x - y).norm().item() for x, y in zip(reference, exact, strict=True)]
     assert error[0] <= allowed[0] + margin * weight.sum().item()

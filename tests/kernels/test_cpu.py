@@ -56,7 +56,7 @@ def assert_agrees(batch, temperature, *adjustment, gradient=True):
     ours = by_kernel(*batch, temperature, *adjustment)
     reference = by_core(*batch, temperature, *adjustment)
     exact = by_core(logits, batch[1], weight.double(), slopes, temperature, *adjustment)
-    margin, mass = tolerances.KERNEL[weight.dtype.itemsize], weight.sum().item()
+    margin, mass = tolerances.KERNEL[weight.dtype], weight.sum().item()
     # Where the gradient vanishes, its scale is that of the terms that cancelled. Half precision
     # then rounds it.
     scale = exact[2].norm().item() + slopes.norm().item() * weight.norm().item()
@@ -119,7 +119,7 @@ def test_undecided_labels(task, temperature, dtype):
     sums = (y * h).sum(0), h.sum(0)
     (slope,) = torch.autograd.grad(sums[0] @ of_tp + sums[1] @ of_predicted, z)
     for ours, exact in zip((tp, predicted, gradient.double()), (*sums, slope), strict=True):
-        margin = tolerances.KERNEL[dtype.itemsize]
+        margin = tolerances.KERNEL[dtype]
         torch.testing.assert_close(ours, exact.detach(), rtol=margin, atol=margin)
 
 

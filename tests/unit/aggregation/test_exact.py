@@ -63,7 +63,7 @@ def check(make, outputs, dtype=torch.float64, dropout=0.0):
     state = torch.get_rng_state()
     torch.manual_seed(2)
     value = exact_backward(make(), other, parts)
-    tolerance = tolerances.RANKS[dtype.itemsize]
+    tolerance = tolerances.RANKS[dtype]
     assert value.item() == pytest.approx(expected.item(), abs=tolerance)
     for got, wanted in zip(gradients(other), gradients(one), strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=tolerance)
