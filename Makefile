@@ -42,7 +42,7 @@ demo: $(DEMO)/.ready
 	$(DEMO)/bin/evalign demo
 
 demo-loss: $(LOSS)/.ready
-	$(LOSS)/bin/python examples/loss_demo.py
+	$(LOSS)/bin/python examples/loss_on_digits.py
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -98,7 +98,7 @@ $(LOSS)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(LOSS)
 	-$(LOSS)/bin/python -m pip install --quiet --no-compile --retries 0 --no-deps -c constraints.txt \
 		--index-url https://download.pytorch.org/whl/cpu torch
-	$(LOSS)/bin/python -m pip install --quiet --no-compile -c constraints.txt -e '.[torch]'
+	$(LOSS)/bin/python -m pip install --quiet --no-compile -c constraints.txt -e '.[cli,torch]'
 	touch $@
 
 clean:
