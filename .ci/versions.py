@@ -20,8 +20,13 @@ FOLDER = ROOT / ".venv-versions"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Its pinned version needs a newer numpy than the oldest.
 FOLLOWS_NUMPY = ["pandas"]
-# PyPI's torch brings gigabytes of CUDA on Linux.
+# PyPI's torch brings gigabytes of CUDA on Linux, and another index may hold it, too.
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+REFUSE_CUDA = """
+import sys
+from importlib.metadata import requires
+sys.exit("This torch needs CUDA." if any("nvidia" in each for each in requires("torch")) else 0)
+"""
 GROUND = ["tests/ground"]
 UPPER = ["tests", "--ignore", "tests/ground", "--ignore", "tests/docs"]
 
@@ -51,16 +56,16 @@ class Environment:
         self.constraints.write_text(constrained, encoding="utf-8")
 
     def run(self, *arguments: str) -> None:
-        """Run a module of this environment's Python; after a failure nothing else runs."""
+        """Run this environment's Python; after a failure nothing else runs."""
         if not self.failed:
-            command = [str(self.folder / "bin" / "python"), "-m", *arguments]
+            command = [str(self.folder / "bin" / "python"), *arguments]
             self.failed = subprocess.run(command, cwd=ROOT).returncode != 0
 
     def install(self, *arguments: str) -> None:
-        self.run("pip", "install", "--quiet", "-c", str(self.constraints), *arguments)
+        self.run("-m", "pip", "install", "--quiet", "-c", str(self.constraints), *arguments)
 
     def test(self, paths: list[str]) -> None:
-        self.run("pytest", "-q", "-n", "2", "--dist", "worksteal", *paths)
+        self.run("-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *paths)
 
     def versions(self, packages: Iterable[str]) -> str:
         """The versions that were tested."""
@@ -83,8 +88,8 @@ def upper(version: str | None) -> Environment:
     """Test the upper floor with a version of torch, by default with the newest."""
     environment = Environment(f"torch-{version or 'newest'}", constraints(["torch"], {}))
     torch = "torch" if version is None else f"torch=={version}"
-    # Without its dependencies, and from this index alone: nothing can bring CUDA along.
     environment.install("--no-deps", "--index-url", TORCH_INDEX, torch)
+    environment.run("-c", REFUSE_CUDA)
     environment.install("-e", ".[dev]")
     environment.test(UPPER)
     return environment
