@@ -1,7 +1,5 @@
 """Every tolerance of the tests, each with its reason."""
 
-import torch
-
 # Float64 sums of some dozen terms of size 1, in another order, through divisions by sums of at
 # least ½: an error of some hundred units in the last place (1e-14), and room for two more digits
 # where a metric divides by a small class.
@@ -13,9 +11,6 @@ SAME = 1e-12
 # Finite differences along one random direction, a tenth of the time of one for each logit. They are
 # right to 1e-9 or so; so narrow, they tell a logit's slope that is 1% off at least as often.
 GRADCHECK = {"fast_mode": True, "atol": 1e-8, "rtol": 1e-5}
-
-# A sum of n ≤ 24 memberships, each right to one unit in the last place, over its own size.
-PERFECT = {torch.float64: 1e-14, torch.float32: 1e-5}
 
 # EAST Thm 5.3 at T = 1e-9: a membership, and so an entry of the scaled matrix, is off by at most
 # 2 (d − 1) T, 2e-8 for ten classes, and a metric by some ten times that; the promise is 1e-6.
@@ -61,9 +56,6 @@ FLOAT32_SUM = 1e-6
 # 0.4. The rounding of p or 1 − p, 1e-16, moves H by 4e-11 / min(τ, 1 − τ), where τ is 1e-3 or more.
 SLIVER = 1e-7
 
-# One value of size 1, computed by two formulas that agree at a kink.
-ROUNDING = {torch.float64: 1e-14, torch.float32: 1e-6}
-
 # A central difference of step 1e-6 in float64: 1e-12 of curvature, 1e-10 of rounding.
 DIFFERENCE = 1e-8
 
@@ -71,17 +63,8 @@ DIFFERENCE = 1e-8
 # the sums are in float64.
 FLOAT32_GRADIENT = 1e-3
 
-# Rows summed in parts, on several ranks or in micro-batches: the order of the sums differs. Weights
-# and activations round in the network's own precision; gradients here are of size 0.1.
-RANKS = {torch.float64: 1e-12, torch.float32: 1e-6}
-
 # A network of two layers in bfloat16, which holds three digits, and gradients of size 0.1.
 BFLOAT16_STEP = 1e-2
-
-# A kernel beside the reference, over the mass of all rows: some ten units in the last place, as
-# sums are taken in other orders and, in blocks of a few thousand rows, in the precision of the
-# logits. What the reference itself loses in that precision is measured and allowed for.
-KERNEL = {torch.float64: 1e-13, torch.float32: 1e-6}
 
 # Some hundred AdamW steps in float64, stacked or alone: batched products round in another order.
 STACKED = 1e-8
@@ -110,3 +93,7 @@ PRINTED = 0.02
 # The others have 1e-5 to 1e-13 of the mass: rounding of a membership (6e-8) over the root of the
 # largest of these, and that of float64 (1e-16) over the smallest.
 SATURATED = 1e-3
+
+# A central difference of a metric whose step is 1e-5 of the rows, where the smallest class has a
+# hundredth of them: curvature of (1e-5 · 100)² = 1e-6 of the slope, over six.
+DIFFERENCES = 1e-6

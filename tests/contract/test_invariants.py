@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evalign import MetricLoss
-from tests import tolerances
+from tests import dtype_tolerances, tolerances
 from tests.contract.cases import (
     CASES,
     CLASSES,
@@ -104,7 +104,7 @@ def test_finite_at_the_ends_of_the_temperature(case, temperature):
 def test_perfect_prediction_gives_zero(case, dtype):
     _, target = data(case.task)
     value = case.make()(perfect(case.task, target, dtype), target)
-    assert value.item() == pytest.approx(0, abs=tolerances.PERFECT[dtype])
+    assert value.item() == pytest.approx(0, abs=dtype_tolerances.PERFECT[dtype])
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)

@@ -9,10 +9,11 @@ from torch import nn
 
 from evalign import MetricLoss, exact_backward
 from evalign.estimators import AlignedClassifier
+from evalign.estimators.candidates import RECIPES
 from evalign.training import Settings, fit
-from evalign.training.recipes import RECIPES
-from tests import tolerances
-from tests.estimator.models import SmallNetwork, imbalanced
+from tests import dtype_tolerances, tolerances
+from tests.estimator.models import SmallNetwork
+from tests.ground.made import imbalanced
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -103,8 +104,9 @@ def test_exact_backward_replays_dropout():
     model.zero_grad()
     torch.manual_seed(1)
     exact_backward(loss, model, parts)
+    atol = dtype_tolerances.RANKS[torch.float64]
     for p, wanted in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(p.grad, wanted, rtol=0, atol=tolerances.RANKS[torch.float64])
+        torch.testing.assert_close(p.grad, wanted, rtol=0, atol=atol)
 
 
 def test_one_rank_over_nccl(tmp_path):

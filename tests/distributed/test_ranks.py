@@ -15,9 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from evalign import AlignedLoss, DecisionFitter, MetricLoss, exact_backward, metrics
 from evalign.losses import AUROCLoss, AveragePrecisionLoss, DiceLoss
-from tests import tolerances
+from tests import dtype_tolerances, tolerances
 from tests.distributed.processes import run
-from tests.estimator.models import imbalanced, quick
+from tests.estimator.models import quick
+from tests.ground.made import imbalanced
 
 CLASSES = 4
 # Rows per rank: even, uneven, and a rank without any.
@@ -109,7 +110,7 @@ def test_ddp_gives_value_and_gradient_of_all_rows(shares, dtype):
     for name, make in LOSSES.items():
         expected = steps(network(dtype), make(), alone(shares, dtype))
         for answer in answers:
-            close(answer[name], expected, tolerances.RANKS[dtype])
+            close(answer[name], expected, dtype_tolerances.RANKS[dtype])
 
 
 def fsdp(rank, size, shares, dtype):
@@ -131,7 +132,7 @@ def test_fsdp_gives_the_gradient_of_all_rows():
     shares, dtype = SHARES["uneven"], torch.float64
     expected = steps(network(dtype), MetricLoss("f1_macro"), alone(shares, dtype))
     for answer in run(fsdp, len(shares), shares, dtype):
-        close(answer, expected, tolerances.RANKS[dtype])
+        close(answer, expected, dtype_tolerances.RANKS[dtype])
 
 
 def exact(rank, size, shares, dtype, name):
@@ -150,7 +151,7 @@ def test_exact_backward_under_ddp(name):
     shares, dtype = SHARES["empty"], torch.float64
     expected = steps(network(dtype), LOSSES[name](), [rows(sum(shares), dtype)])
     for answer in run(exact, len(shares), shares, dtype, name):
-        close(answer, expected, tolerances.RANKS[dtype])
+        close(answer, expected, dtype_tolerances.RANKS[dtype])
 
 
 def all_reduces(rank, size):

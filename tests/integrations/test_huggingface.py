@@ -27,7 +27,7 @@ from evalign import (
 )
 from evalign.integrations.huggingface import AlignedTrainer
 from evalign.store.archive import load
-from tests import tolerances
+from tests import dtype_tolerances, tolerances
 from tests.distributed.processes import run
 from tests.integrations.engines import CLASSES, as_if_launched, in_a_new_process, made_rows
 
@@ -145,7 +145,7 @@ def close(answer, expected):
 
 def same(found, wanted):
     pair = (torch.tensor(x, dtype=torch.float64) for x in (found, wanted))
-    torch.testing.assert_close(*pair, rtol=0, atol=tolerances.RANKS[torch.float64])
+    torch.testing.assert_close(*pair, rtol=0, atol=dtype_tolerances.RANKS[torch.float64])
 
 
 @pytest.mark.parametrize("microbatches", [1, 3])

@@ -12,7 +12,7 @@ from evalign import AlignedLoss, Confusion, MetricLoss, TemperatureAnnealing, fi
 from evalign.integrations.evaluation import check_annealing
 from evalign.integrations.lightning import AlignedModule, AnnealTemperature
 from evalign.store.files import StoreError
-from tests import tolerances
+from tests import dtype_tolerances, tolerances
 from tests.distributed.processes import run
 from tests.integrations.engines import CLASSES, as_if_launched, in_a_new_process, made_rows
 
@@ -78,7 +78,7 @@ def close(answer, expected):
         torch.tensor(answer[0], dtype=torch.float64),
         torch.tensor(expected[0], dtype=torch.float64),
         rtol=0,
-        atol=tolerances.RANKS[torch.float64],
+        atol=dtype_tolerances.RANKS[torch.float64],
     )
     assert answer[1] == pytest.approx(expected[1], abs=tolerances.FLOAT32)  # Lightning's logs
     assert answer[2] == pytest.approx(expected[2])  # the rule has seen the rows of all ranks
@@ -97,7 +97,7 @@ def test_microbatches_train_as_the_whole_batch():
     for fitted in (whole, parts):
         fit(fitted, Trainer(max_epochs=2, limit_val_batches=0, **QUIET))
     for p, q in zip(whole.parameters(), parts.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=0, atol=tolerances.RANKS[torch.float64])
+        torch.testing.assert_close(p, q, rtol=0, atol=dtype_tolerances.RANKS[torch.float64])
     assert sorted(counts[:6]) == [2, 2, 5, 5, 5, 5]  # a batch of 12 in parts, twice
 
 

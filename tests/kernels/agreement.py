@@ -7,7 +7,7 @@ from evalign.membership.batch import Batch
 from evalign.membership.rows import GivenRows
 from evalign.membership.soft_confusion import summed
 from evalign.membership.soft_sets import multiclass
-from tests import tolerances
+from tests import dtype_tolerances
 
 TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)
 
@@ -91,7 +91,7 @@ def assert_agrees(kernels, batch, temperature, *, device="cpu", gradient=True):
     assert ours[0].isfinite().all()
     assert ours[1].isfinite().all()
 
-    margin = tolerances.KERNEL[weight.dtype]
+    margin = dtype_tolerances.KERNEL[weight.dtype]
     error = [(x - y).norm().item() for x, y in zip(ours, exact, strict=True)]
     allowed = [2 * (x - y).norm().item() for x, y in zip(reference, exact, strict=True)]
     assert error[0] <= allowed[0] + margin * weight.sum().item()

@@ -11,7 +11,7 @@ from evalign.membership.heaviside import tempered
 from evalign.membership.rows import GivenRows
 from evalign.membership.soft_confusion import summed
 from evalign.membership.soft_sets import multiclass
-from tests import tolerances
+from tests import dtype_tolerances
 from tests.kernels.agreement import random_batch
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -57,7 +57,7 @@ def assert_agrees(batch, temperature, *adjustment, gradient=True):
     ours = by_kernel(*batch, temperature, *adjustment)
     reference = by_core(*batch, temperature, *adjustment)
     exact = by_core(logits, batch[1], weight.double(), slopes, temperature, *adjustment)
-    margin, mass = tolerances.KERNEL[weight.dtype], weight.sum().item()
+    margin, mass = dtype_tolerances.KERNEL[weight.dtype], weight.sum().item()
     # Where the gradient vanishes, its scale is that of the terms that cancelled. Half precision
     # then rounds it.
     scale = exact[2].norm().item() + slopes.norm().item() * weight.norm().item()
@@ -120,7 +120,7 @@ def test_undecided_labels(task, temperature, dtype):
     sums = (y * h).sum(0), h.sum(0)
     (slope,) = torch.autograd.grad(sums[0] @ of_tp + sums[1] @ of_predicted, z)
     for ours, exact in zip((tp, predicted, gradient.double()), (*sums, slope), strict=True):
-        margin = tolerances.KERNEL[dtype]
+        margin = dtype_tolerances.KERNEL[dtype]
         torch.testing.assert_close(ours, exact.detach(), rtol=margin, atol=margin)
 
 

@@ -127,5 +127,5 @@ def test_a_file_is_read_without_evalign(name, tmp_path):
     rule.save(tmp_path / "rule.json")
     assert torch.equal(evalign.load(tmp_path / "rule.json")(logits), rule(logits))
     text = (tmp_path / "rule.json").read_text(encoding="utf-8")
-    state = json.loads(text, parse_constant=pytest.fail)["rule"]
+    state = json.loads(text, parse_constant=pytest.fail)
     assert [by_hand(state, row) for row in logits.tolist()] == rule(logits).tolist()

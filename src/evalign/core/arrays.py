@@ -18,7 +18,7 @@ Weights = TypeVar("Weights", bound=Any)
 
 def library(x: Any) -> Any:
     """The library of an array: `numpy`, or `torch` for a tensor."""
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, (np.ndarray, np.generic)):  # a union would break the graph of torch.compile
         return np
     return stairs.torch_of("A tensor")
 

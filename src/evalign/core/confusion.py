@@ -91,13 +91,11 @@ class Confusion(Summed):
     def rejected(self) -> Any:
         """The mass predicted as another class, fn + tn.
 
-        Of exclusive classes the total is that of the predictions: it differs by rounding. A
-        difference that is no more than the rounding of its sums is 0; NaN stays visible.
+        Of exclusive classes the total is that of the predictions: it differs by rounding. What is
+        no more than the rounding of the total counts as 0; NaN stays visible.
         """
-        if self.two:
-            return _other(self.predicted)
         total = self.total if self.multilabel else self.predicted.sum(-1)[..., None]
-        rest = total - self.predicted
+        rest = _other(self.predicted) if self.two else total - self.predicted
         noise = ROUNDINGS * library(rest).finfo(rest.dtype).eps * total
         return where(rest <= noise, 0.0, rest)
 

@@ -45,7 +45,7 @@ class PredictedRate(ClassMetric):
     stem = "predicted_rate"
 
     def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
-        return (Quotient({"predicted": 1}, {"total": 1}),)
+        return (Quotient({"predicted": 1}, {"total_of_each": 1}),)
 
 
 # They bound a rule but are not goals: each is smallest for a rule that predicts no row, or all.

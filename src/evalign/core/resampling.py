@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
-from torch import Tensor
 
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
-from evalign.core.numerics import at_once
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -93,17 +90,21 @@ def _values(
 ) -> np.ndarray:
     """The metric of each resample, given the mass of its cells (resamples, cells)."""
 
-    def sums(code: np.ndarray, size: int, counted: Any = True) -> Tensor:
+    def sums(code: np.ndarray, size: int, counted: Any = True) -> np.ndarray:
         """Sum the mass of the counted cells by code."""
-        ones, cell = np.ones(len(code)) * counted, np.arange(len(code))
-        return torch.from_numpy(cells @ csr_array((ones, (cell, code)), (len(code), size)))
+        ones = np.ones(len(code)) * counted
+        cell = np.arange(len(code))
+        return cells @ csr_array((ones, (cell, code)), (len(code), size))
 
-    parts = [sums(y, classes, y == predicted), sums(predicted, classes), sums(y, classes)]
+    full = None
     if metric.needs_matrix:
-        full = sums(y * classes + predicted, classes**2)
-        parts.append(full.unflatten(1, (classes, classes)))
-
-    def value(tp: Tensor, predicted: Tensor, actual: Tensor, full: Tensor | None = None) -> Tensor:
-        return metric(Confusion(tp, predicted, actual, actual.sum(), full))
-
-    return at_once(value, *parts).numpy()
+        full = sums(y * classes + predicted, classes**2).reshape(-1, classes, classes)
+    actual = sums(y, classes)
+    confusions = Confusion(
+        tp=sums(y, classes, y == predicted),
+        predicted=sums(predicted, classes),
+        actual=actual,
+        total=actual.sum(1),
+        full=full,
+    )
+    return metric(confusions)

@@ -3,7 +3,6 @@
 import math
 import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +14,7 @@ from evalign.core.text import plain
 from evalign.decisions import formula
 from evalign.decisions.blocks import map_blocks
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, as_scores
-from evalign.decisions.saved_rule import OWNER, RULE, Decision, checked_state
-from evalign.store.files import write_json
+from evalign.decisions.saved_rule import OWNER, Decision, checked_state, write_rule
 
 if TYPE_CHECKING:
     from torch import nn
@@ -217,7 +215,7 @@ class DecisionRule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rule as a JSON file, which `evalign.load` opens."""
-        write_json(Path(path), RULE, {"rule": self.state_dict()})
+        write_rule(path, self)
 
     @classmethod
     def from_state_dict(

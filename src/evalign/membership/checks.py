@@ -41,7 +41,7 @@ def thresholds_tensor(owner: str, argument: str, value: float | Sequence[float] 
 
 def tensor_of_numbers(value: object) -> Tensor:
     """A float64 copy on the CPU; empty if the value does not hold numbers."""
-    return torch.as_tensor(numbers(value))
+    return torch.from_numpy(numbers(value))  # on the CPU, wherever tensors are made by default
 
 
 def tensor_of(owner: str, argument: str, values: object, cure: str = "") -> Tensor:

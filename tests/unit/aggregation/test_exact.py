@@ -8,7 +8,7 @@ from torch import nn
 
 from evalign import AlignedLoss, MetricLoss, exact_backward, losses, metrics
 from evalign.aggregation import ExactAccumulation
-from tests import tolerances
+from tests import dtype_tolerances, tolerances
 
 PRIOR = [5.0, 3.0, 1.0]
 LOSSES = {
@@ -63,7 +63,7 @@ def check(make, outputs, dtype=torch.float64, dropout=0.0):
     state = torch.get_rng_state()
     torch.manual_seed(2)
     value = exact_backward(make(), other, parts)
-    tolerance = tolerances.RANKS[dtype]
+    tolerance = dtype_tolerances.RANKS[dtype]
     assert value.item() == pytest.approx(expected.item(), abs=tolerance)
     for got, wanted in zip(gradients(other), gradients(one), strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=tolerance)

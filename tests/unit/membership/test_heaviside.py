@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evalign.membership import heaviside
-from tests import tolerances
+from tests import dtype_tolerances, tolerances
 from tests.reference import membership as reference
 
 DTYPES = [torch.float32, torch.float64]
@@ -92,7 +92,7 @@ def test_tempered_is_symmetric(p, tau, temperature):
 def test_monotone_on_a_grid(tau, temperature, dtype):
     p = torch.linspace(0, 1, 2001, dtype=dtype)
     h = heaviside.tempered(p, tau, temperature=temperature)
-    assert (h.diff() >= -tolerances.ROUNDING[dtype]).all()
+    assert (h.diff() >= -dtype_tolerances.ROUNDING[dtype]).all()
     assert ((h >= 0) & (h <= 1)).all()
 
 
@@ -111,7 +111,7 @@ def test_float32_stays_in_range_with_the_slopes_of_float64(tau, high, temperatur
     h = heaviside.tempered(p, tau, temperature=temperature)
     h.sum().backward()
     assert ((h >= 0) & (h <= 1)).all()
-    assert (h.diff() >= -tolerances.ROUNDING[torch.float32]).all()
+    assert (h.diff() >= -dtype_tolerances.ROUNDING[torch.float32]).all()
 
     past, tau = (p.detach().double() - tau), tau.double()
     inner = max(2.5 * temperature, torch.finfo(torch.float32).eps)

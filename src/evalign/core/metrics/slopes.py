@@ -21,7 +21,7 @@ OF_SUMS = {
     "actual": (0, 0, 1, 0),
     "negatives": (0, 0, -1, 1),
     "rejected": (0, -1, 0, 1),
-    "total": (0, 0, 0, 1),
+    "total_of_each": (0, 0, 0, 1),
 }
 
 # The step of central differences as a share of the total: the cube root of float64's rounding,
