@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
@@ -91,7 +92,7 @@ class DecisionFitter:
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
         require(ranks in ("all", "own"), OWNER, "ranks", "be one of all, own", repr(ranks))
         require(
-            isinstance(stream, int) and 0 <= stream < 2**64,
+            isinstance(stream, Integral) and 0 <= stream < 2**64,
             OWNER,
             "stream",
             "be an integer from 0 to 2**64 - 1",
@@ -100,7 +101,7 @@ class DecisionFitter:
         self.offsets = offsets
         self.max_rows = max_rows
         self.ranks = ranks
-        self.stream = stream
+        self.stream = int(stream)
         self.reset()
 
     def reset(self) -> None:
