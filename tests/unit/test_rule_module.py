@@ -12,8 +12,8 @@ from torch import nn
 import evalign
 from evalign import fit_decision
 from evalign.decisions import DecisionRule
-from tests.tolerances import SAME
 from tests.ground.decisions.problems import problem
+from tests.tolerances import SAME
 
 LOGITS, Y = map(torch.from_numpy, problem(3, 400))
 Z = LOGITS[:, 2] - LOGITS[:, 0]

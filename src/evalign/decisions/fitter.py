@@ -13,10 +13,11 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
 from evalign.core.task import Task
-from evalign.decisions.fit_rows import FitSettings, Rows, fit_rows, read_rows
+from evalign.decisions.fit_rows import fit_rows
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import DecisionRule
 from evalign.decisions.saved_rule import Decision
+from evalign.decisions.settings import FitSettings, Rows, read_rows
 
 if TYPE_CHECKING:
     from evalign.decisions.inputs import Values

@@ -8,13 +8,13 @@ import numpy as np
 import pandas
 import polars
 import pytest
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import log_softmax, softmax
 from sklearn.metrics import f1_score, make_scorer
 
 from evalign.decisions import DecisionFitter, DecisionRule, fit_decision
 from evalign.decisions.inputs import FLOOR
-from tests.tolerances import SAME
 from tests.ground.decisions.problems import one_hot, problem, value
+from tests.tolerances import SAME
 
 
 @pytest.mark.parametrize("classes", [2, 4])
