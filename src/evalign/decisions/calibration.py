@@ -18,7 +18,6 @@ MOST_CLASSES_WITH_FACTOR = 64
 OFFSET_PRECISION = 1.0
 FACTOR_PRECISION = 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against its class
-# A difference this small is between logits of the same probability, which is the floor.
 LOG_FLOOR = math.log(FLOOR)
 
 
