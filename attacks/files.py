@@ -14,7 +14,7 @@ from attacks.judge import Case, one_sentence
 from evalign import AlignedClassifier
 from evalign.store import archive
 from evalign.store.files import StoreError
-from tests.cli.commands import invoke
+from tests.ground.cli.commands import invoke
 
 TIMES = 60
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as parquet
 from attacks import made
 from attacks.judge import Case
 from evalign.cli import run as runs
-from tests.cli.commands import invoke, sign
 from tests.forged import forge
+from tests.ground.cli.commands import invoke, sign
 
 
 def refused(command: list[Any]) -> str | None:

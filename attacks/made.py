@@ -13,7 +13,7 @@ from evalign import AlignedClassifier
 from evalign.store import archive
 from study.tests.records.made_runs import made as made_record
 from study.tests.records.made_runs import run as study_run
-from tests.cli.commands import done, fit, table, written
+from tests.ground.cli.commands import done, fit, table, written
 
 
 class Made:

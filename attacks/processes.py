@@ -13,8 +13,8 @@ import pandas as pd
 from attacks import made
 from attacks.judge import Case
 from evalign.core.text import visible
-from tests.cli.commands import fit, invoke, table, written
 from tests.forged import opened
+from tests.ground.cli.commands import fit, invoke, table, written
 
 KILLING = """
 import os, signal

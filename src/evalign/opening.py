@@ -82,5 +82,4 @@ def estimator_of_file(path: Path, arguments: dict[str, Any]) -> Any:
     kind = archive.kind_of(path)
     if kind not in ESTIMATORS:
         raise nothing(path, f"a {kind} is no model")
-    import_module("evalign.estimators")  # registers them
-    return archive.load(path, kind, **arguments)
+    return getattr(import_module("evalign.estimators"), kind).load(path, **arguments)

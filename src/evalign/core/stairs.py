@@ -6,6 +6,7 @@ Nothing here imports torch unless a tensor came or a network was asked for.
 """
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,21 @@ def has_torch() -> bool:
     """Whether PyTorch is installed, without the seconds that importing it takes."""
     from importlib.util import find_spec
 
-    return "torch" in sys.modules or find_spec("torch") is not None
+    return find_spec("torch") is not None
+
+
+def no_attribute(module: str, name: str, upper: Collection[str] = ()) -> Exception:
+    """The error of a module's `__getattr__`: of a name of the `upper` floor, that it needs PyTorch.
+
+    `hasattr` is false after an AttributeError alone, and an import statement keeps the text of an
+    ImportError alone. So the error depends on who asks: `_handle_fromlist` is Python's own function
+    for "from module import name".
+    """
+    if name not in upper:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    error = needs_torch(name)
+    asked_by_import = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    return error if asked_by_import else AttributeError(str(error))
 
 
 def torch_of(name: str) -> Any:
@@ -99,6 +114,14 @@ def slopes_by_autograd(metric: Any, c: Any) -> Any:
     from evalign.membership.slopes import by_autograd
 
     return by_autograd(metric, c)
+
+
+def aligned_classifier() -> Any:
+    """The class `AlignedClassifier`, which trains a network."""
+    torch_of("AlignedClassifier")
+    from evalign.training.classifier import AlignedClassifier
+
+    return AlignedClassifier
 
 
 def bytes_of_tensors(tensors: dict[str, Any]) -> bytes:

@@ -12,11 +12,11 @@ import torch.distributed as dist
 from evalign.core.checks import complaint, require
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
-from evalign.membership.rows import Task
 from evalign.decisions.fit_rows import FitSettings, Rows, fit_rows, read_rows
 from evalign.decisions.inputs import Groups, Values, codes_of, group_values, is_text
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import Decision, DecisionRule
+from evalign.membership.rows import Task
 
 Ranks = Literal["all", "own"]
 OWNER = "DecisionFitter"

@@ -12,7 +12,6 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.core.numerics import with_mean_one
-from evalign.membership.rows import Task, check_task
 from evalign.core.text import listed
 from evalign.core.values import tensor_of
 from evalign.decisions.confusions import confusion_of, normalised
@@ -25,6 +24,7 @@ from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
 from evalign.decisions.threshold import threshold_gains
 from evalign.decisions.tuned import Fitted, LogitRows, expected, tuned
+from evalign.membership.rows import Task, check_task
 
 # Scores with larger median log-odds are scaled down: their softmax would saturate.
 LARGEST_LOG_ODDS = 20.0

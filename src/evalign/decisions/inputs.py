@@ -11,10 +11,10 @@ from torch import Tensor
 from evalign.core import checks
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
-from evalign.membership.rows import Task, per_row
 from evalign.core.text import listed
 from evalign.core.values import check_indices, check_weights, refuse, signed, tensor_of
 from evalign.decisions.module import log_odds
+from evalign.membership.rows import Task, per_row
 
 # Replaces a probability of 0, whose logarithm would be infinite. It is half the float32 epsilon:
 # rounding the other probabilities to float32 hides anything smaller.

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
-from evalign.membership.rows import Task
 from evalign.core.text import plain
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores
 from evalign.decisions.module import RuleModule
 from evalign.decisions.saved_rule import Decision, checked_state, write_rule
+from evalign.membership.rows import Task
 
 
 @dataclass(frozen=True, eq=False)

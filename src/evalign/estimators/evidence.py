@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
@@ -99,9 +98,9 @@ class RuleSettings:
 def perfect(classes: int, *, multilabel: bool = False) -> Confusion:
     """All rows labelled correctly. A metric or a constraint that is for two classes may refuse."""
     if multilabel:
-        one = torch.ones(classes)
+        one = np.ones(classes)
         return Confusion(one, one, one, 2 * one, multilabel=True)
-    return Confusion.from_matrix(torch.eye(classes))
+    return Confusion.from_matrix(np.eye(classes))
 
 
 def score_of(
@@ -203,11 +202,11 @@ def _confusion(
     labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int, matrix: bool
 ) -> Confusion:
     several = y.ndim == 2
-    given, true = (torch.from_numpy(x.astype(bool if several else np.int64)) for x in (labels, y))
     return Confusion.from_predictions(
-        given,
-        true,
+        labels,
+        y,
         num_classes=None if several else max(2, classes),
-        sample_weight=None if weight is None else torch.from_numpy(weight),
+        task="multilabel" if several else None,
+        sample_weight=weight,
         matrix=matrix and not several,
     )

@@ -21,12 +21,17 @@ from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.targets import Targets, row_weights
 from evalign.store import archive
 from evalign.store.files import StoreError
-from evalign.store.models import register_estimator
 from evalign.tables.features import Features, FrameEncoder
 
 archive.register(DecisionRule)
 archive.register(Features)
-register_estimator(FrameEncoder)
+
+
+def register_models() -> None:
+    """Make the models that an estimator may hold known to the store, whose import takes long."""
+    from evalign.store.models import register_estimator
+
+    register_estimator(FrameEncoder)
 
 
 class Aligned(ClassifierMixin, BaseEstimator):
@@ -81,6 +86,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
         cannot be checked when they are opened.
         """
         check_is_fitted(self)
+        register_models()
         archive.save(path, self)
 
     @classmethod
@@ -92,6 +98,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
         Examples:
             With your own network and device: `load("model", network=my_network, device="cpu")`.
         """
+        register_models()
         return archive.load(path, cls.__name__, **arguments)
 
     def _settings(self, targets: Targets) -> RuleSettings:

@@ -11,7 +11,7 @@ from evalign.core.resampling import bootstrap
 from evalign.estimators import judge
 
 # Its tables have a dozen rows; that they are few is what the warnings say.
-pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evalign.core.errors.TrainingWarning")
 
 WEIGHTS = "a weight of 2 and two copies of a row differ: the folds are of rows"
 

@@ -1,4 +1,4 @@
-"""`FrameEncoder`, and `AlignedClassifier` on frames."""
+"""`FrameEncoder`, and `AlignedEnsemble` on frames."""
 
 import datetime as dt
 import json
@@ -21,11 +21,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from evalign import AlignedClassifier, AlignedDecisionCV
+from evalign import AlignedDecisionCV, AlignedEnsemble
 from evalign.tables import DataWarning, Features, FrameEncoder
 from evalign.tables.columns import LEVELS, PARTS, RARE, calendar
 from evalign.tables.values import parsed_dates
-from tests.estimator.models import SmallNetwork, quick
 
 ROWS = 300
 DAYS = pd.date_range("1963-11-22 18:30", periods=ROWS, freq="77h")
@@ -333,15 +332,15 @@ REFUSED = [
 def test_what_is_refused(wrong, kind, text):
     with pytest.raises(kind, match=re.escape(text)):
         FrameEncoder().fit(wrong)
-    with pytest.raises(kind, match=re.escape(text.replace("FrameEncoder", "AlignedClassifier"))):
-        quick().fit(wrong, Y)
+    with pytest.raises(kind, match=re.escape(text.replace("FrameEncoder", "AlignedEnsemble"))):
+        linear().fit(wrong, Y)
 
 
 def test_no_rows_are_refused():
     with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
         FrameEncoder().fit(X[:0])
-    with pytest.raises(ValueError, match="y of AlignedClassifier must hold at least one row"):
-        quick().fit(X[:0], Y[:0])
+    with pytest.raises(ValueError, match="y of AlignedEnsemble must hold at least one row"):
+        linear().fit(X[:0], Y[:0])
 
 
 def test_arrays_and_frames_for_each_other():
@@ -382,12 +381,16 @@ def test_other_classifiers_take_the_matrix():
     )
 
 
-# AlignedClassifier on frames.
+# AlignedEnsemble on frames.
+
+
+def linear(metric="f1_macro"):
+    return AlignedEnsemble(metric, candidates=["linear"], cv=2, random_state=0)
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    return quick("f1", epochs=15).fit(X, Y)
+    return linear("f1").fit(X, Y)
 
 
 def test_it_learns_from_all_kinds(fitted):
@@ -399,32 +402,26 @@ def test_it_learns_from_all_kinds(fitted):
 
 def test_it_is_saved_with_its_columns(fitted, tmp_path):
     fitted.save(tmp_path / "model")
-    again = AlignedClassifier.load(tmp_path / "model", network=SmallNetwork())
+    again = AlignedEnsemble.load(tmp_path / "model")
     assert again.features_ == fitted.features_
     for table in (X, X[X.columns[::-1]], pl.from_pandas(X)):
         np.testing.assert_array_equal(again.predict_proba(table), fitted.predict_proba(X))
     assert again.feature_names_in_.tolist() == X.columns.tolist()
     with pytest.raises(
-        ValueError, match=r"X of AlignedClassifier must have the columns of fit\. Got no"
+        ValueError, match=r"X of AlignedEnsemble must have the columns of fit\. Got no"
     ):
         again.predict(X.drop(columns="age"))
     state = json.loads(json.dumps(fitted.features_.state_dict()))
     assert Features.from_state_dict(state) == fitted.features_
 
 
-def test_validation_data_and_weights():
+def test_rows_of_no_weight_teach_nothing():
     weight = np.where(np.arange(ROWS) < 200, 1.0, 0.0)
     other = X.copy()
     other.loc[200:, ["age", "colour"]] = [1e6, "violet"]
-    clf = quick(epochs=2).fit(other, Y, sample_weight=weight)
-    plain = quick(epochs=2).fit(X[:200], Y[:200])
-    assert clf.features_ == plain.features_  # rows of no weight teach nothing
-    seen = X[:200]
-    np.testing.assert_array_equal(clf.predict_proba(seen), plain.predict_proba(seen))
-    given = quick(epochs=2).fit(
-        X[:200], Y[:200], validation_data=(pl.from_pandas(X[200:]), Y[200:])
-    )
-    expected = plain.fit(seen, Y[:200], validation_data=(X[200:], Y[200:])).predict_proba(seen)
-    np.testing.assert_array_equal(given.predict_proba(seen), expected)
-    grouped = quick(epochs=2).fit(X, Y, groups=np.arange(ROWS) // 3)
+    clf = linear().fit(other, Y, sample_weight=weight)
+    plain = linear().fit(X[:200], Y[:200])
+    assert clf.features_ == plain.features_
+    np.testing.assert_array_equal(clf.predict_proba(X[:200]), plain.predict_proba(X[:200]))
+    grouped = linear().fit(X, Y, groups=np.arange(ROWS) // 3)
     assert grouped.predict(X).shape == (ROWS,)

@@ -64,7 +64,7 @@ def refused(*arguments, program=main):
     return last
 
 
-def fit(data, out, *more, target="label", epochs=2, decision="argmax", model="network"):
+def fit(data, out, *more, target="label", epochs=2, decision="argmax", model="linear"):
     """Return the arguments of a quick fit, without a tuned decision, which would take longer."""
     options = ["--target", target, "--decision", decision, "--model", model]
     options += ["--epochs", epochs] if model == "network" else []

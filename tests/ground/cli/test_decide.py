@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 from evalign import DecisionRule, fit_decision
 from evalign.decisions.saved_rule import read_state
 from evalign.store.files import write_json
-from tests.cli.commands import done, refused, small_disk, written
+from tests.ground.cli.commands import done, refused, small_disk, written
 
 NAMES = ["low", "middle", "high"]
 SORTED = sorted(NAMES)

@@ -7,16 +7,25 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from evalign.cli import compare as command
-from tests.cli.commands import done, refused, table, written
+from evalign.core import stairs
+from tests.ground.cli.commands import done, refused, table, written
 
-NAMES = ["linear", "boosting", "forest", "aligned", "cross_entropy", "east", "blend"]
-QUICK = ["--folds", 2, "--epochs", 1]
+NAMES = ["linear", "boosting", "forest", "blend"]
+QUICK = ["--folds", 2]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread():
     """Limit gradient boosting to one thread, as more would compete for the workers' cores."""
     with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_networks():
+    """Compare what needs no PyTorch, also where it is installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "RECIPES", ())
         yield
 
 
@@ -35,7 +44,6 @@ def binary(tmp_path_factory):
 def few(monkeypatch):
     """Compare only a few models, to save time."""
     monkeypatch.setattr(command, "DEFAULT", ("linear", "boosting"))
-    monkeypatch.setattr(command, "RECIPES", {})
 
 
 def compared(path, *options, metric="f1"):
@@ -93,7 +101,6 @@ def test_options_change_the_scores(binary, result, options):
 def test_it_tells_the_folds_that_there_were(binary, monkeypatch):
     """Of few groups there are fewer than were asked for."""
     monkeypatch.setattr(command, "DEFAULT", ("linear",))
-    monkeypatch.setattr(command, "RECIPES", {})
     assert compared(binary, "--group", "household", "--folds", 50)["folds"] == 20
 
 
@@ -117,3 +124,15 @@ def test_a_cost_is_best_when_small(binary):
 )
 def test_bad_input(binary, options, message):
     assert message in refused("compare", binary, "--target", "label", *options)
+
+
+def test_without_torch_no_network_is_compared(binary, monkeypatch):
+    monkeypatch.setattr(stairs, "has_torch", lambda: False)
+    monkeypatch.setattr(command, "DEFAULT", ("linear",))
+    monkeypatch.setattr(command, "RECIPES", ("aligned",))
+    given = ["compare", binary, "--target", "label", *QUICK]
+    result = done(*given)
+    needs = "needs PyTorch: pip install 'evalign[torch]'"
+    assert f"No network is compared. It {needs}\n" in result.err
+    assert "aligned" not in result.out
+    assert refused(*given, "--epochs", 1) == f"evalign: --epochs {needs}"

@@ -8,7 +8,7 @@ import pytest
 from evalign.cli import fit as command
 from evalign.report import render
 from evalign.store import files as store_files
-from tests.cli.commands import done, fit, invoke, refused, small_disk
+from tests.ground.cli.commands import done, fit, invoke, refused, small_disk
 
 
 def test_interrupted(data, tmp_path, monkeypatch):
@@ -16,14 +16,14 @@ def test_interrupted(data, tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(command, "_tested", interrupt)
-    assert invoke(*fit(data, tmp_path / "run", epochs=1)).code == 130
+    assert invoke(*fit(data, tmp_path / "run")).code == 130
     assert not list(tmp_path.iterdir())
 
 
 def test_files_are_on_the_disk_before_the_run_gets_its_name(data, tmp_path, monkeypatch):
     out, synced = tmp_path / "run", []
     monkeypatch.setattr(store_files, "_sync", lambda path: synced.append((path, out.exists())))
-    done(*fit(data, out, epochs=1))
+    done(*fit(data, out))
     (aside, before), last = synced[-2:]
     assert (aside.parent, aside.suffix, before) == (tmp_path, ".partial", False)
     assert last == (tmp_path, True)
@@ -53,6 +53,6 @@ def no_room_for_the_report(monkeypatch):
 def test_disk_full_at_the_end(data, tmp_path, no_room_for_the_report):
     """The report does not fit on the disk."""
     with no_room_for_the_report():
-        refused_fit = refused(*fit(data, tmp_path / "run", "--quiet", epochs=1))
+        refused_fit = refused(*fit(data, tmp_path / "run", "--quiet"))
     assert "File too large" in refused_fit
     assert not list(tmp_path.iterdir())

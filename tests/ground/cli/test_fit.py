@@ -13,10 +13,10 @@ import evalign
 from evalign.cli import main
 from evalign.cli.run import FinishedRun
 from evalign.core.text import installing
-from evalign.estimators import AlignedClassifier
-from evalign.training import holdout_split
-from tests.cli.commands import done, files, fit, invoke, refused, table, written
+from evalign.estimators import AlignedEnsemble
+from evalign.tables.split import holdout_split
 from tests.forged import opened
+from tests.ground.cli.commands import done, files, fit, invoke, refused, table, written
 
 
 def test_the_run_folder(fitted, data):
@@ -84,7 +84,7 @@ def test_json_stands_alone(data, tmp_path, capfd):
     assert said["run"] == str(tmp_path / "run")
     assert [method["key"] for method in said["methods"]] == ["aligned", "aligned_argmax"]
     assert [difference["against"] for difference in said["differences"]] == ["aligned_argmax"]
-    assert "aligned: epoch 1/2" in err
+    assert "linear: f1_macro 0." in err
 
 
 def test_quiet(data, tmp_path):
@@ -95,7 +95,7 @@ def test_what_it_says(fitted, said):
     """The table and the verdict are those of metrics.json."""
     saved = json.loads((fitted / "metrics.json").read_text())
     assert saved["answer"]["sentence"] in said.out
-    assert "network with argmax" in " ".join(said.out.split())
+    assert "linear with argmax" in " ".join(said.out.split())
     assert f"{saved['methods'][0]['value']:.3f}" in said.out
 
 
@@ -117,15 +117,13 @@ def test_two_classes(tmp_path):
     )
 
 
-@pytest.mark.usefixtures("usual_networks")
-@pytest.mark.parametrize("model", ["network", "linear"])
-def test_a_constraint(tmp_path, model):
+def test_a_constraint(tmp_path):
     """Of a class by its name, which is not its code: the rule meets it where it was fitted."""
     frame = table().replace({"label": {"middle": "low"}})
     data = written(tmp_path / "data.csv", frame)
     given = ["--metric", "precision", "--positive", "high", "--confidence", "0.8"]
     more = [*given, "--constraint", "recall[low] >= 0.5, recall >= 0.6"]
-    said = done(*fit(data, tmp_path / "run", *more, decision="tuned", model=model))
+    said = done(*fit(data, tmp_path / "run", *more, decision="tuned"))
     saved = json.loads((tmp_path / "run/metrics.json").read_text())["constraints"]
     assert [row["constraint"] for row in saved] == ["recall[low] >= 0.5", "recall >= 0.6"]
     tested = pd.read_parquet(tmp_path / "run/test_predictions.parquet")
@@ -151,13 +149,13 @@ def test_a_constraint(tmp_path, model):
 @pytest.fixture
 def fits(monkeypatch):
     """Collect the arguments of every training."""
-    seen, fit = [], AlignedClassifier.fit
+    seen, fit = [], AlignedEnsemble.fit
 
     def spy(self, X, y, sample_weight=None, **more):
         seen.append({"X": X, "y": y, "weight": sample_weight, **more})
         return fit(self, X, y, sample_weight, **more)
 
-    monkeypatch.setattr(AlignedClassifier, "fit", spy)
+    monkeypatch.setattr(AlignedEnsemble, "fit", spy)
     return seen
 
 
@@ -198,7 +196,7 @@ def test_groups_stay_together(tmp_path, fits):
     frame = table()
     frame["visit"] = frame.pop("person") // 6
     data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--group", "visit", epochs=1))
+    done(*fit(data, tmp_path / "run", "--group", "visit"))
     held_out = pd.read_parquet(tmp_path / "run/test_predictions.parquet")["group"]
     assert (held_out.value_counts() == 6).all()
     (given,) = fits
@@ -208,7 +206,7 @@ def test_groups_stay_together(tmp_path, fits):
 
 
 def test_a_column_may_be_dropped_twice(data, tmp_path):
-    done(*fit(data, tmp_path / "run", "--drop", "age", "--drop", "age", epochs=1))
+    done(*fit(data, tmp_path / "run", "--drop", "age", "--drop", "age"))
     assert "age" not in FinishedRun(tmp_path / "run").columns.features
 
 

@@ -7,7 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from evalign import AlignedDecisionCV
 
 # Its tables have a dozen rows; that they are few is what the warnings say.
-pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evalign.core.errors.TrainingWarning")
 
 WEIGHTS = "a tuned rule believes few rows less than their copies: only ratios of weights count"
 EQUIVALENCE = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]

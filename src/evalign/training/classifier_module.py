@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.estimators.rows import OWNER
 from evalign.tables.columns import NumberColumn
+from evalign.training.classifier_rows import OWNER
 
 
 class RowsToLabels(nn.Module):

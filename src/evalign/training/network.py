@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
-from evalign.estimators.members import Members
-from evalign.estimators.rows import OWNER
-from evalign.estimators.scaling import QuantileNormal
 from evalign.store.files import StoreError
+from evalign.training.classifier_rows import OWNER
+from evalign.training.members import Members
+from evalign.training.scaling import QuantileNormal
 
 Factory = Callable[[int, int], nn.Module]
 # Rows go through the network in blocks of one size, the last one padded. Matrix products of other

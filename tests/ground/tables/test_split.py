@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evalign.training.split import holdout_split, stratified_folds, three_way_split
+from evalign.tables.split import holdout_split, stratified_folds, three_way_split
 
 Y = np.repeat([0, 1, 2], [700, 250, 50])
 

@@ -10,7 +10,7 @@ import pytest
 from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
 from evalign.tables.labels import Labels
-from tests.cli.commands import files, fit, refused, small_disk, table, written
+from tests.ground.cli.commands import files, fit, refused, small_disk, table, written
 
 
 def text_of(frame):
@@ -171,7 +171,7 @@ def test_evaluate(tmp_path, fitted):
     written(new, table(0))
     assert "holds no rows" in refused("evaluate", fitted, new)
     written(new, table().assign(age="old"))
-    assert "new.csv: X of AlignedClassifier must have the col" in refused("evaluate", fitted, new)
+    assert "new.csv: X of AlignedEnsemble must have the col" in refused("evaluate", fitted, new)
 
 
 @pytest.fixture(params=["run.json", "model", "details.json"])

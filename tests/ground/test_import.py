@@ -62,7 +62,7 @@ def test_public_names_are_there():
 def test_type_checkers_see_what_there_is():
     """Names that appear at run time alone are unknown to an editor."""
     tree = ast.parse(Path(evalign.__file__).read_text(encoding="utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     imported = [alias.name for line in block.body for alias in line.names]
     assert sorted([*imported, "__version__"]) == dir(evalign)
 

@@ -12,15 +12,16 @@ import polars as pl
 import pytest
 
 import evalign
-from evalign import AlignedClassifier, AlignedEnsemble
+from evalign import AlignedEnsemble
 from evalign.cli import run as runs
 from evalign.cli.options import MODELS, seconds
 from evalign.cli.outcome import shown
 from evalign.cli.run import FinishedRun
+from evalign.core import stairs
 from evalign.estimators import candidates
 from evalign.estimators.candidates import DEFAULT
 from evalign.estimators.judge import Judge
-from tests.cli.commands import done, files, fit, invoke, refused, sign, table, written
+from tests.ground.cli.commands import done, files, fit, invoke, refused, sign, table, written
 
 
 def two(rows, seed=0):
@@ -117,10 +118,10 @@ def test_a_forged_run(blend, tmp_path):
 def test_a_run_opened_in_python(blend, fitted, tmp_path):
     frame = table(60, seed=5)
     new = written(tmp_path / "new.csv", frame)
-    for run, kind in ((blend, AlignedEnsemble), (fitted, AlignedClassifier)):
+    for run in (blend, fitted):
         done("predict", run, new, "--out", tmp_path / "scored.parquet")
         scored, opened = pd.read_parquet(tmp_path / "scored.parquet"), evalign.load(run)
-        assert isinstance(opened, kind)
+        assert isinstance(opened, AlignedEnsemble)
         columns = [f"probability_{label}" for label in opened.classes_]
         known = frame[opened.feature_names_in_]
         for given in (known, pl.from_pandas(known)):
@@ -130,8 +131,6 @@ def test_a_run_opened_in_python(blend, fitted, tmp_path):
 
 def test_other_things_that_were_saved(tmp_path):
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
-    AlignedClassifier(epochs=1, decision="argmax").fit(X, y).save(tmp_path / "classifier")
-    assert isinstance(evalign.load(tmp_path / "classifier", device="cpu"), AlignedClassifier)
     ensemble = AlignedEnsemble(candidates=["linear"], cv=2, decision="argmax").fit(X, y)
     ensemble.save(tmp_path / "ensemble")
     np.testing.assert_array_equal(
@@ -260,3 +259,17 @@ def test_the_first_line_says_what_the_least_is(told):
 
 def test_the_models_are_those_of_the_library():
     assert {*MODELS.__args__} == {*DEFAULT, "blend", "network"}
+
+
+def test_what_is_missing_without_torch_is_said(data, tmp_path, monkeypatch):
+    """A blend says that it has no network, and a network is refused."""
+    monkeypatch.setattr(candidates, "TREES", 5)
+    monkeypatch.setattr(stairs, "has_torch", lambda: False)
+    needs = "needs PyTorch: pip install 'evalign[torch]'"
+    said = done(*fit(data, tmp_path / "run", model="blend"))
+    assert f"network: left out: it {needs}" in said.err
+    assert f"Left out: network: it {needs}" in " ".join(said.out.split())
+    assert needs.replace("'", "&#39;") in (tmp_path / "run/report.html").read_text("utf-8")
+    said = refused(*fit(data, tmp_path / "no", model="network"))
+    assert said == "evalign: --model network needs PyTorch: pip install 'evalign[torch]'"
+    assert not (tmp_path / "no").exists()

@@ -21,15 +21,6 @@ def clock(monkeypatch):
     return made
 
 
-def test_an_epoch_in_words():
-    scores = {"validation_loss": 1.0, "validation_metric": 0.5, "best": False}
-    record = {"epoch": 3, "temperature": None, **scores}
-    line = progress.epoch_line("east", "f1", 9, record)
-    assert line == "east: epoch 3/9  loss 1.0000  f1 0.5000"
-    line = progress.epoch_line("east", "f1", 9, record | {"temperature": 0.2, "best": True})
-    assert line == "east: epoch 3/9  temperature 0.2  loss 1.0000  f1 0.5000*"
-
-
 def test_a_log_has_a_passing_line_a_minute(clock, capsys):
     with progress.narrated(1) as tell:
         for epoch in range(30):

@@ -11,21 +11,23 @@ import torch
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
+from evalign.core import stairs
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.estimators.fitting import train
-from evalign.estimators.module import RowsToLabels
-from evalign.estimators.network import BLOCK, blockwise, find_device, saved_network
+from evalign.estimators.candidates import RECIPES
 from evalign.estimators.out_of_fold import OutOfFoldScores
-from evalign.estimators.rows import OWNER, dense, read_rows, read_validation
-from evalign.estimators.scaling import QuantileNormal
+from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import warn_of_lost
 from evalign.tables.features import Features, read
-from evalign.training import History
-from evalign.training.recipes import RECIPES
+from evalign.training.classifier_module import RowsToLabels
+from evalign.training.classifier_rows import OWNER, dense, hold_out, read_validation
+from evalign.training.fitting import train
+from evalign.training.network import BLOCK, blockwise, find_device, saved_network
+from evalign.training.run import History
+from evalign.training.scaling import QuantileNormal
 
 COUNT = Interval(Integral, 1, None, closed="left")
 
@@ -85,6 +87,7 @@ class AlignedClassifier(Aligned):
     features_: Features
     _scaler: QuantileNormal
     _seed: int
+    trains_a_network = True  # so that an ensemble leaves it all threads
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "recipe": [StrOptions(set(RECIPES)), None],
         "network": [StrOptions({"auto"}), callable],
@@ -175,7 +178,7 @@ class AlignedClassifier(Aligned):
         if validation_data is not None:
             training, validation = rows, read_validation(self, validation_data, features, targets)
         else:
-            parts = rows.hold_out(self.validation_fraction, seed)
+            parts = hold_out(rows, self.validation_fraction, seed)
             warn_of_lost(targets, rows.y, [parts])
             training, validation = (rows.take(part) for part in parts)
         settings = self._settings(targets)
@@ -199,7 +202,7 @@ class AlignedClassifier(Aligned):
             number,
             number,
             validation.constraint_groups,
-            offsets,
+            stairs.as_numpy(offsets),
         )
         self.rule_, self._targets = settings.rule(oof), targets
         self.network_, self.history_, self.features_ = network, history, features
@@ -213,7 +216,7 @@ class AlignedClassifier(Aligned):
         If multilabel, the probability of each label, (n, n_labels).
         """
         check_is_fitted(self)
-        return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]).numpy())
+        return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]))
 
     def as_module(self) -> nn.Module:
         """From rows of an array of numbers to labels and probabilities, as a module.
@@ -239,7 +242,7 @@ class AlignedClassifier(Aligned):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def _scores(self, X: Any) -> dict[str, Tensor]:
+    def _scores(self, X: Any) -> dict[str, np.ndarray]:
         rows = self.features_.matrix(OWNER, read(self, X, reset=False), warn=True)
         device = next(self.network_.parameters()).device
         blocks = (dense(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK))
@@ -247,7 +250,7 @@ class AlignedClassifier(Aligned):
         logits = torch.cat([blockwise(self.network_, block, device) for block in inputs])
         finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."
         require(finite, OWNER, "network", "give finite logits", "others", cure)
-        return {"logits": logits}
+        return {"logits": logits.numpy()}
 
     def _state(self) -> dict[str, Any]:
         parts = {"features": self.features_, "scaler": self._scaler, "history": self.history_}

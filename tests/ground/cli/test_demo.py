@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from evalign.cli import demo
-from tests.cli.commands import done
+from tests.ground.cli.commands import done
 
 
 def test_demo(tmp_path, monkeypatch):

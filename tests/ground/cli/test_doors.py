@@ -1,4 +1,4 @@
-"""One file gives one set of columns: by the command line and by both estimators."""
+"""One file gives one set of columns: by the command line and by the estimator."""
 
 import json
 import warnings
@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import evalign
+from evalign.estimators import TrainingWarning
 from evalign.tables import DataWarning, overview
-from evalign.training import TrainingWarning
-from tests.cli.commands import done, fit, refused
+from tests.ground.cli.commands import done, fit, refused
 
 ROWS = 120
 RNG = np.random.default_rng(0)
@@ -58,17 +58,13 @@ def test_one_file_gives_one_set_of_columns(data, tmp_path):
     frame = pd.read_csv(data)
     X, y = frame.drop(columns="label"), frame["label"]
     assert overview(X) == about["columns"]["overview"]
-    network = evalign.AlignedClassifier("f1", epochs=1, pos_label="yes")
     blend = evalign.AlignedEnsemble("f1", candidates=["linear"], cv=2, pos_label="yes")
-    for estimator in (network, blend):
-        with pytest.warns(DataWarning, match=r"'person' \(looks like an id\), 'note' \(text"):
-            estimator.fit(X, y)
+    with pytest.warns(DataWarning, match=r"'person' \(looks like an id\), 'note' \(text"):
+        blend.fit(X, y)
     run = evalign.load(tmp_path / "run")
     assert list(run.features_.given) == list(KINDS)
-    for estimator in (network, blend):
-        features = estimator.features_
-        assert features.columns == run.features_.columns
-        assert {*features.left_out} == {*X.columns} - {*KINDS}
+    assert blend.features_.columns == run.features_.columns
+    assert {*blend.features_.left_out} == {*X.columns} - {*KINDS}
     used = X[list(KINDS)]
     np.testing.assert_array_equal(run.predict_proba(X[run.feature_names_in_]).shape, (ROWS, 2))
     encoder = evalign.tables.FrameEncoder().fit(used)
@@ -87,29 +83,26 @@ def test_the_same_error_by_every_door(data, tmp_path):
     pd.read_csv(data).assign(charge=charge).to_csv(data, index=False)
     said = refused(*fit(data, tmp_path / "run"))
     X = pd.read_csv(data).drop(columns="label")
-    for estimator in (evalign.AlignedClassifier(), evalign.AlignedEnsemble()):
-        with pytest.raises(ValueError, match="Column 'charge' must hold numbers only") as caught:
-            estimator.fit(X, LABEL)
-        assert said.endswith(str(caught.value))
+    with pytest.raises(ValueError, match="Column 'charge' must hold numbers only") as caught:
+        evalign.AlignedEnsemble().fit(X, LABEL)
+    assert said.endswith(str(caught.value))
     assert "Got '$3.25' in row 4 (the first is 1)." in said
     assert "--missing '$3.25'; in pandas na_values" in said
-    done(*fit(data, tmp_path / "run", "--drop", "charge", epochs=1))
+    done(*fit(data, tmp_path / "run", "--drop", "charge"))
 
 
 def test_a_class_of_few_rows_by_every_door(data, tmp_path):
     frame = pd.read_csv(data).assign(label=["few"] * 4 + ["no", "yes"] * (ROWS // 2 - 2))
     frame = frame[["age", "part", "label"]]
     X, y, said = frame.drop(columns="label"), frame["label"], "Classes with few training rows ('few"
-    network = evalign.AlignedClassifier(epochs=1, random_state=0)
-    blend = evalign.AlignedEnsemble(candidates=["linear", ("network", network)], cv=2)
-    for estimator in (network, blend):
-        with warnings.catch_warnings(record=True) as shown:
-            warnings.simplefilter("always", DataWarning)
-            warnings.simplefilter("ignore", TrainingWarning)
-            estimator.fit(X, y)
-        assert [str(each.message) for each in shown] == [f"{said}: 4') are hard to learn."]
+    blend = evalign.AlignedEnsemble(candidates=["linear", "boosting"], cv=2)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always", DataWarning)
+        warnings.simplefilter("ignore", TrainingWarning)
+        blend.fit(X, y)
+    assert [str(each.message) for each in shown] == [f"{said}: 4') are hard to learn."]
     frame.to_csv(data, index=False)
-    assert f"Note: {said}: 3')" in done(*fit(data, tmp_path / "run", epochs=1)).err
+    assert f"Note: {said}: 3')" in done(*fit(data, tmp_path / "run")).err
 
 
 def test_what_fit_was_told_of_a_file_is_remembered(tmp_path):
@@ -120,7 +113,7 @@ def test_what_fit_was_told_of_a_file_is_remembered(tmp_path):
     text = refused(*fit(data, tmp_path / "run"))
     assert "Expected 1 fields in line 2, saw 2. For a CSV, see --sep, --encoding (such as" in text
     how = ["--sep", ";", "--decimal", ",", "--missing", "?", "--dates", "%d/%m/%Y"]
-    done(*fit(data, tmp_path / "run", *how, "--encoding", "latin-1", epochs=1))
+    done(*fit(data, tmp_path / "run", *how, "--encoding", "latin-1"))
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     assert about["columns"]["kinds"] == {"age": "number", "day": "date"}
     done("predict", tmp_path / "run", data, "--out", tmp_path / "one.csv")

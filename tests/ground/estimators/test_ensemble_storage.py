@@ -12,11 +12,10 @@ from sklearn.naive_bayes import GaussianNB
 
 import evalign
 from evalign import AlignedEnsemble, metrics
-from evalign.estimators import AlignedClassifier
+from evalign.estimators import TrainingWarning
 from evalign.store.files import StoreError
-from evalign.training import TrainingWarning
-from tests.estimator.models import imbalanced, quick
 from tests.forged import put
+from tests.ground.made import imbalanced
 
 X, Y = imbalanced(240, classes=3)
 NAMES = np.array(["c", "a", "b"])[Y]
@@ -32,7 +31,7 @@ def fitted():
         "linear",
         ("few trees", HistGradientBoostingClassifier(max_iter=3)),
         ("forest of mine", ExtraTreesClassifier(5, random_state=0)),
-        ("network", AlignedClassifier(epochs=1, device="cpu", random_state=0, decision="argmax")),
+        ("bayes", GaussianNB()),
     ]
     clf = AlignedEnsemble(candidates=candidates, cv=2, decision="argmax", random_state=0)
     return clf.fit(X, NAMES)
@@ -55,7 +54,7 @@ def test_what_is_loaded_is_what_was_saved(fitted, saved):
     assert loaded.cv_results_.keys() == fitted.cv_results_.keys()
     np.testing.assert_equal(loaded.cv_results_, fitted.cv_results_)
     assert [one if isinstance(one, str) else one[0] for one in loaded.candidates] == [
-        "linear", "few trees", "forest of mine", "network",
+        "linear", "few trees", "forest of mine", "bayes",
     ]  # fmt: skip
     assert loaded.candidates[2][1].n_estimators == 5
     assert loaded.get_params()["random_state"] == 0
@@ -85,14 +84,6 @@ def test_a_metric_that_is_not_a_name_is_given_again(tmp_path):
         AlignedEnsemble.load(tmp_path / "one")
     loaded = AlignedEnsemble.load(tmp_path / "one", metric=mean_f1)
     assert loaded.score(X, Y) == clf.score(X, Y)
-
-
-def test_a_network_with_functions_is_not_saved(tmp_path):
-    own = [("mine", quick(epochs=1, decision="argmax"))]
-    clf = AlignedEnsemble(candidates=own, cv=2, decision="argmax").fit(X, Y)
-    with pytest.raises(TypeError, match=r"without functions. Got \['network'\] of AlignedClassif"):
-        clf.save(tmp_path / "one")
-    assert not (tmp_path / "one").exists()
 
 
 def test_own_models_of_frames_are_saved(tmp_path):

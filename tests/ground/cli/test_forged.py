@@ -11,7 +11,7 @@ import pytest
 
 from evalign.cli import predict
 from evalign.cli import run as runs
-from tests.cli.commands import fit, refused, sign
+from tests.ground.cli.commands import fit, refused, sign
 
 
 @pytest.fixture

@@ -7,8 +7,15 @@ import numpy as np
 from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
-from evalign.estimators.members import Members, MembersAsRows
-from evalign.estimators.network import (
+from evalign.estimators.candidates import chosen_recipe
+from evalign.estimators.progress import narrated
+from evalign.estimators.rows import LabelledRows
+from evalign.tables.features import Features
+from evalign.training.averaging import offsets_of
+from evalign.training.classifier_rows import dense, tensors
+from evalign.training.loop import fit
+from evalign.training.members import Members, MembersAsRows
+from evalign.training.network import (
     blockwise,
     build,
     check_logits,
@@ -16,13 +23,10 @@ from evalign.estimators.network import (
     find_device,
     size_of_members,
 )
-from evalign.estimators.progress import epoch_line, narrated
-from evalign.estimators.rows import LabelledRows, dense
-from evalign.estimators.scaling import QuantileNormal
-from evalign.tables.features import Features
-from evalign.training import History, Settings, fit
-from evalign.training.averaging import offsets_of
-from evalign.training.recipes import chosen_recipe, ingredients
+from evalign.training.recipes import ingredients
+from evalign.training.run import History
+from evalign.training.scaling import QuantileNormal
+from evalign.training.settings import Settings
 
 WEIGHT_DECAY, EMA_DECAY = 3e-4, 0.995  # the weights of a network are their moving average
 
@@ -52,7 +56,7 @@ def train(
     scaler = QuantileNormal(dense(training.X), features.width - features.numbers)
     how = {"size": size_of_members(device), "seed": seed, "multilabel": multilabel}
     network = build(arguments["network"], scaler, classes, **how).to(device).eval()
-    rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
+    rows, held_out = (tensors(part, scaler, device, unit) for part in (training, validation))
     check_logits(network, held_out[0], classes)
     name = chosen_recipe(arguments["recipe"], arguments["constraint"])
     task = "multilabel" if multilabel else "multiclass"
@@ -88,3 +92,12 @@ def train(
             resume=True,
         )
     return network, scaler, history, blockwise(network, held_out[0], device), offsets_of(loss)
+
+
+def epoch_line(title: str, metric: str, epochs: int, record: dict[str, Any]) -> str:
+    """The record of an epoch in words; a star marks the best so far."""
+    temperature = record["temperature"]
+    cooled = "" if temperature is None else f"temperature {temperature:.3g}  "
+    score = f"{metric} {record['validation_metric']:.4f}{'*' if record['best'] else ''}"
+    loss = f"loss {record['validation_loss']:.4f}"
+    return f"{title}: epoch {record['epoch']}/{epochs}  {cooled}{loss}  {score}"
