@@ -142,7 +142,7 @@ def state_of_checkpoint(path: Path, name: str) -> dict[str, Any]:
 def register_networks(name: str) -> None:
     """Make networks known to the store, for `name`, which holds one."""
     torch_of(name)
-    import evalign.training.classifier  # noqa: F401
+    aligned_classifier()
 
 
 def _saved_tensors(name: str) -> Any:
