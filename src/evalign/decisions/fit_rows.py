@@ -24,7 +24,6 @@ from evalign.decisions.rule import DecisionRule
 from evalign.decisions.saved_rule import Decision, class_names
 from evalign.decisions.threshold import threshold_gains
 from evalign.decisions.tuned import Fitted, LogitRows, expected, tuned
-from evalign.membership.rows import Task, check_task
 
 if TYPE_CHECKING:
     from evalign.decisions.inputs import Values
