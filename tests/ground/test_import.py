@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 import pytest
 
 import evalign
+from evalign.core.stairs import has_torch
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -37,26 +38,71 @@ def loaded_by(*steps):
 
 def test_what_is_asked_for_is_loaded_then():
     """A new process is needed, as here everything is in memory already."""
-    nothing, folder, a_loss, training = loaded_by(
+    nothing, folder, a_rule, estimator = loaded_by(
         "import evalign, evalign.__main__",
         "evalign.integrations",
-        "evalign.decisions.Decision, evalign.MetricLoss, evalign.losses, evalign.fit_decision",
-        "evalign.training.fit",
+        "evalign.decisions.rule, evalign.Confusion, evalign.metrics, evalign.DecisionRule",
+        "evalign.AlignedDecisionCV",
     )
-    assert {"torch", "numpy", "sklearn"} <= NEEDED
+    assert {"numpy", "scipy", "sklearn", "narwhals"} <= NEEDED
     assert not nothing & (EXTRAS | NEEDED)
-    assert "torch" not in folder
-    assert "torch" in a_loss
-    assert not a_loss & (EXTRAS | {"sklearn"})
-    assert "torch" in training
+    assert not folder & (EXTRAS | NEEDED)
+    assert a_rule & (EXTRAS | NEEDED) == {"numpy"}
+    # pandas and pyarrow come with scikit-learn, where they are installed.
+    assert not estimator & EXTRAS - {"pandas", "pyarrow"}
+    assert "torch" not in estimator
 
 
 def test_public_names_are_there():
-    for name in dir(evalign):
+    floor = [name for name in dir(evalign) if has_torch() or name not in UPPER]
+    for name in floor:
         assert getattr(evalign, name) is not None
-    assert set(evalign.__all__) <= set(dir(evalign))
+    assert set(evalign.__all__) <= set(floor)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = evalign.Nothing
+
+
+UPPER = {
+    "AlignedClassifier",
+    "AlignedLoss",
+    "MetricLoss",
+    "TemperatureAnnealing",
+    "exact_backward",
+}
+
+
+def test_without_torch_the_upper_floor_says_what_it_needs():
+    """Whoever imports a name or takes it as an attribute; all else works."""
+    script = f"""
+import sys
+sys.modules["torch"] = None  # as if it were not installed
+import evalign
+from evalign import *
+
+assert fit_decision is evalign.fit_decision and load is evalign.load
+for name in {sorted(UPPER)}:
+    assert name in dir(evalign)
+    assert not hasattr(evalign, name)
+    for code in (f"from evalign import {{name}}", f"evalign.{{name}}"):
+        try:
+            exec(code)
+        except (ImportError, AttributeError) as error:
+            assert str(error) == f"{{name}} needs PyTorch: pip install 'evalign[torch]'", error
+        else:
+            raise AssertionError(code)
+for code in ("from evalign.losses import DiceLoss", "evalign.losses.DiceLoss"):
+    try:
+        exec(code)
+    except (ImportError, AttributeError) as error:
+        assert str(error) == "DiceLoss needs PyTorch: pip install 'evalign[torch]'", error
+try:
+    from evalign.estimators import AlignedClassifier
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout == "AlignedClassifier needs PyTorch: pip install 'evalign[torch]'\n"
 
 
 def test_type_checkers_see_what_there_is():
@@ -68,10 +114,11 @@ def test_type_checkers_see_what_there_is():
 
 
 def test_every_public_module_is_listed():
-    """`kernels` are reached by losses, `store` by `save`, `cli` by the program."""
+    """`kernels` and `membership` are reached by losses, `store` by `save`, `cli` by the program."""
     found = {module.name for module in iter_modules(evalign.__path__)}
     functions = {"opening", "scoring"}  # `load` and `score`
-    assert found & set(dir(evalign)) == found - {"__main__", "cli", "kernels", "store"} - functions
+    reached = {"__main__", "cli", "kernels", "membership", "store"}
+    assert found & set(dir(evalign)) == found - reached - functions
 
 
 def test_the_version_is_written_once():
