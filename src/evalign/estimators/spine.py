@@ -79,7 +79,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
         return self._targets.score(owner, resolve(self.metric, owner=owner), labels, y, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file without pickle (JSON and safetensors), whole or not at all.
+        """Write one file without pickle (JSON and arrays), whole or not at all.
 
         Functions and splitters are not written: pass a `metric` or a `network` that is not a name
         to `load` again. A model of another library is refused, as are those of scikit-learn that
