@@ -6,9 +6,9 @@ Nothing here imports torch unless a tensor came or a network was asked for.
 """
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -84,6 +84,31 @@ def rule_module(rule: Any, probabilities: bool) -> "nn.Module":
     from evalign.training.rule_module import RuleModule
 
     return RuleModule(rule, probabilities)
+
+
+class Process(NamedTuple):
+    """A process of torch.distributed: its rank, and how many there are."""
+
+    rank: int
+    size: int
+
+
+def ranks() -> Process | None:
+    """This process among those of torch.distributed; None without them."""
+    torch = sys.modules.get("torch")
+    if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return None
+    return Process(torch.distributed.get_rank(), torch.distributed.get_world_size())
+
+
+def gathered(part: Any) -> Iterator[Any]:
+    """The part of each process of torch.distributed in turn, of which one at a time is held."""
+    distributed = torch_of("torch.distributed").distributed
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    for source in range(size):
+        sent = [part if source == rank else None]
+        distributed.broadcast_object_list(sent, src=source)
+        yield sent[0]
 
 
 def soft_confusion(logits: Any, target: Any, **settings: Any) -> Any:

@@ -5,7 +5,6 @@ import math
 import re
 
 import pytest
-import torch
 from sklearn.metrics import f1_score
 
 from evalign import Confusion
@@ -22,21 +21,21 @@ recall, precision = resolve("recall"), resolve("precision")
 
 
 def problem(classes, rows, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    prior = 4.0 ** -torch.linspace(0, 1, classes, dtype=torch.float64)
+    generator = np.random.default_rng(seed)
+    prior = 4.0 ** -np.linspace(0, 1, classes)
     prior = prior / prior.sum()
-    y = torch.multinomial(prior, rows, replacement=True, generator=generator)
-    x = torch.randn(rows, classes, generator=generator, dtype=torch.float64)
-    x[torch.arange(rows), y] += 1.6
-    return 1.6 * x + prior.log(), y
+    y = generator.choice(len(prior), rows, p=prior)
+    x = generator.standard_normal((rows, classes))
+    x[np.arange(rows), y] += 1.6
+    return 1.6 * x + np.log(prior), y
 
 
 def one_hot(y, classes):
-    return torch.eye(classes, dtype=torch.float64)[y]
+    return np.eye(classes)[y]
 
 
 def ones(rows):
-    return torch.ones(rows, dtype=torch.float64)
+    return np.ones(rows)
 
 
 def met(constraint, labels, y, classes):
@@ -65,8 +64,8 @@ def test_two_classes_are_the_best_of_all_cuts(constraint):
         z = logits[:, 1] - logits[:, 0]
         objective = Objective.of("test", "f1", None)
         scores = [
-            objective.scores((one_hot(y, 2).T @ one_hot(labels, 2)).unsqueeze(0)).item()
-            for labels in ((z > cut).long() for cut in [z.min() - 1, *z])
+            objective.scores((one_hot(y, 2).T @ one_hot(labels, 2))[None]).item()
+            for labels in ((z > cut).astype(int) for cut in [z.min() - 1, *z])
             if met(constraint, labels, y, 2)
         ]
         if not scores:
@@ -85,7 +84,7 @@ def test_bounds_that_exclude_each_other_say_what_is_possible():
     logits, y = problem(2, 50)
     z = logits[:, 1] - logits[:, 0]
     bounds = "recall >= 0.95, precision >= 0.9"
-    cuts = [(z > cut).long() for cut in [z.min() - 1, *z]]
+    cuts = [(z > cut).astype(int) for cut in [z.min() - 1, *z]]
     found = [Confusion.from_predictions(labels, y, num_classes=2) for labels in cuts]
     pairs = [(recall(c).item(), precision(c).item()) for c in found]
     most_precise = max(p for r, p in pairs if r >= 0.95)
@@ -105,16 +104,16 @@ def test_bounds_that_exclude_each_other_say_what_is_possible():
         with pytest.raises(ValueError, match=side) as caught:
             fit_decision(logits, labels, task=task, metric="f1_macro", constraint=bounds)
         least = float(re.search(side, str(caught.value))[1])
-        ranked = logits[:, 2] - logits[:, :2].amax(1) if labels.ndim == 1 else logits[:, 2]
+        ranked = logits[:, 2] - logits[:, :2].max(1) if labels.ndim == 1 else logits[:, 2]
         cut = ranked[y == 2].sort().values[int(0.1 * (y == 2).sum())]
-        assert 0.05 < least <= (ranked >= cut).double().mean() + SAME
+        assert 0.05 < least <= (ranked >= cut).mean() + SAME
 
 
 def test_each_side_of_an_infeasible_constraint_is_searched_once():
     """Not once more for each order of the others, of which there are k! for k parts."""
     parts = "recall >= 1, precision >= 1, accuracy >= 1, specificity >= 1"
     objective = Objective.of("fit_decision", "f1", parts)
-    wrong, searched = torch.ones(2, 2).double(), []
+    wrong, searched = np.ones(2, 2), []
 
     def search(side):
         searched.append(len(side.constraints))
@@ -129,10 +128,10 @@ def test_each_side_of_an_infeasible_constraint_is_searched_once():
 
 
 def random_rules(classes, number=2000):
-    generator = torch.Generator().manual_seed(0)
-    a, b = torch.rand(2, number, classes, generator=generator, dtype=torch.float64)
+    generator = np.random.default_rng(0)
+    a, b = torch.rand(2, number, classes, generator=generator)
     b[: number // 2] = 0
-    return a.square().diag_embed() + (b * b[:, :1]).unsqueeze(1)
+    return a.square().diag_embed() + (b * b[:, :1])[:, None]
 
 
 @pytest.mark.parametrize(
@@ -150,16 +149,16 @@ def test_three_classes_are_near_brute_force(metric, constraint):
     objective, feasible = Objective.of("test", metric, constraint), 0
     for seed, rows in ((0, 30), (1, 60)):
         logits, y = problem(3, rows, seed)
-        eta, target = logits.softmax(1), one_hot(y, 3)
+        eta, target = softmax(logits, 1), one_hot(y, 3)
         gains = random_rules(3)
         tried = ScoredRows(eta, target, ones(rows)).matrices(gains)
         best = objective.scores(tried).max().item()
-        if best == -torch.inf:
+        if best == -np.inf:
             continue
         feasible += 1
         compact = objective.compacted()
         found = gain_matrix(best_rule(ScoredRows(eta, target, ones(rows)), compact), compact)
-        reached = ScoredRows(eta, target, ones(rows)).matrices(found.unsqueeze(0))
+        reached = ScoredRows(eta, target, ones(rows)).matrices(found[None])
         assert objective.scores(reached).item() >= best - 2 / 60
         assert met(constraint, (eta @ found).argmax(1), y, 3)
     assert feasible
@@ -175,7 +174,7 @@ def test_many_rows():
     assert met(bounds, rule(logits), y, 3)
     assert 0 <= min(rule.slacks.values()) < 1e-3
     gains = random_rules(3, 300)
-    tried = ScoredRows(logits.softmax(1), one_hot(y, 3), ones(20_000)).matrices(gains)
+    tried = ScoredRows(softmax(logits, 1), one_hot(y, 3), ones(20_000)).matrices(gains)
     brute_force = Objective.of("test", "f1_macro", bounds).scores(tried).max()
     assert brute_force <= rule.score < free.score
 
@@ -185,7 +184,7 @@ def test_a_constraint_that_does_not_bind_changes_nothing():
     free = fit_decision(logits, y, metric="accuracy", decision="expected")
     loose = "recall[0] >= 0.1, fpr[2] <= 0.9"
     bound = fit_decision(logits, y, metric="accuracy", decision="expected", constraint=loose)
-    assert torch.equal(free(logits), bound(logits))
+    assert np.array_equal(free(logits), bound(logits))
     assert list(bound.slacks) == ["recall[0] >= 0.1", "fpr[2] <= 0.9"]
 
 
@@ -208,7 +207,7 @@ def test_slacks_go_with_the_rule():
     rule = fit_decision(
         logits, y, metric="f1_macro", constraint="recall[fraud] >= 0.5", classes=names
     )
-    recall = (rule(logits)[y == 2] == 2).double().mean().item()
+    recall = (rule(logits)[y == 2] == 2).mean().item()
     assert rule.slacks == pytest.approx({"recall[fraud] >= 0.5": recall - 0.5})
     copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
     assert copy.slacks == rule.slacks
@@ -223,21 +222,21 @@ def test_slacks_go_with_the_rule():
 def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
     """It comes from sums over cuts, and has to be that of the rule's labels."""
     logits, y = problem(3, 80)
-    eta, target, weight = logits.softmax(1), one_hot(y, 3), 0.5 + torch.arange(80).double() % 3
+    eta, target, weight = softmax(logits, 1), one_hot(y, 3), 0.5 + np.arange(80) % 3
     objective = Objective.of("test", metric, constraint)
     for form in (objective, objective.compacted()):
-        start = torch.eye(3, dtype=torch.float64)
+        start = np.eye(3)
         if form.compact:
-            start = torch.stack([start.diagonal(), 0 * start[0], 0 * start[0]])
-        start = start.unsqueeze(0)
+            start = np.stack([start.diagonal(), 0 * start[0], 0 * start[0]])
+        start = start[None]
 
         def standing(rules, form=form):
-            gains = torch.stack([gain_matrix(rule, form) for rule in rules])
+            gains = np.stack([gain_matrix(rule, form) for rule in rules])
             return standings(objective, ScoredRows(eta, target, weight).matrices(gains))
 
         before = standing(start)
         rule, after = best_neighbour(ScoredRows(eta, target, weight), start, form)
-        assert after.tolist() == pytest.approx(standing(rule.unsqueeze(0))[0].tolist(), abs=SAME)
+        assert after.tolist() == pytest.approx(standing(rule[None])[0].tolist(), abs=SAME)
         assert after.tolist() > before[0].tolist()
 
 
@@ -246,7 +245,7 @@ def test_more_evidence_never_counts_against_a_label():
     logits, y = problem(3, 120, seed=2)
     logits[:, 0] *= -2
     gain = fit_decision(logits, y, metric="f1_macro", constraint="precision[0] >= 0.5").gain
-    others = gain.masked_fill(torch.eye(3).bool(), -torch.inf).amax(0)
+    others = gain.masked_fill(np.eye(3).astype(bool), -np.inf).max(0)
     assert (gain.diagonal() >= others).all()
 
 
@@ -254,16 +253,16 @@ def test_more_evidence_never_counts_against_a_label():
 def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     """Where the posterior is greatest, the mass of each class is what its rows and prior ask."""
     logits, y = problem(20, 600)
-    weight = {"none": torch.zeros(600), "ones": torch.ones(600), "several": torch.arange(600) % 4}
-    weight = weight[kind].double()
+    weight = {"none": np.zeros(600), "ones": np.ones(600), "several": np.arange(600) % 4}
+    weight = weight[kind]
     monkeypatch.setattr(calibration, "MOST_CLASSES_WITH_FACTOR", 10)
     factor, offsets = calibration.factor_and_offsets(logits, one_hot(y, 20), weight)
     assert factor == 1
-    mass = weight @ (logits + offsets).softmax(-1)
+    mass = weight @ softmax(logits + offsets, 1)
     slope = mass - weight @ one_hot(y, 20) + calibration.OFFSET_PRECISION * offsets
     # The last step is below `CONVERGED`, and a step is the slope over at most the rows of a class.
-    assert slope.abs().max() < 600 * calibration.CONVERGED
-    assert (offsets.abs().max() > 0.01) == (kind != "none")
+    assert np.abs(slope).max() < 600 * calibration.CONVERGED
+    assert (np.abs(offsets).max() > 0.01) == (kind != "none")
 
 
 def test_bounds_are_moved_to_the_harder_side():
@@ -275,11 +274,11 @@ def test_bounds_are_moved_to_the_harder_side():
 
 def test_slacks_are_shares_of_what_a_metric_spans():
     objective = Objective.of("test", "f1", "expected_cost[[0,5],[10,0]] <= 2")
-    counts = torch.tensor([[[6.0, 2.0], [1.0, 1.0]]], dtype=torch.float64)
+    counts = np.array([[[6.0, 2.0], [1.0, 1.0]]])
     assert objective.smallest_slack(counts).item() == pytest.approx(
         (2 - (2 * 5 + 1 * 10) / 10) / 10
     )
-    counts[0, 1] = torch.tensor([2.0, 0.0])
+    counts[0, 1] = np.array([2.0, 0.0])
     assert objective.smallest_slack(counts).item() == pytest.approx(
         (2 - (2 * 5 + 2 * 10) / 10) / 10
     )
@@ -287,41 +286,41 @@ def test_slacks_are_shares_of_what_a_metric_spans():
 
 def test_a_metric_without_a_slope():
     logits, _ = problem(3, 30)
-    rule = fit_decision(logits, metric=lambda c: torch.ones(()), decision="expected")
-    assert torch.equal(rule(logits), logits.argmax(1))
+    rule = fit_decision(logits, metric=lambda c: np.ones(()), decision="expected")
+    assert np.array_equal(rule(logits), logits.argmax(1))
 
 
 @pytest.mark.parametrize("far", [40.0, 702.0, 5000.0])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_rule_of_one_label_also_gives_it_to_rows_far_away(far, sign):
     # One row in four has a score whose probability rounds to 0, and has to be on the other side.
-    z = sign * torch.tensor([0.0, 0.0, 0.0, -far], dtype=torch.float64).repeat(20)
-    y = (torch.tensor([1, 1, 0, 1]).repeat(20) == (sign > 0)).long()
-    always = torch.full_like(y, int(sign > 0))
+    z = sign * np.array([0.0, 0.0, 0.0, -far]).repeat(20)
+    y = (np.array([1, 1, 0, 1]).repeat(20) == (sign > 0)).astype(int)
+    always = np.full_like(y, int(sign > 0))
     constraint = "recall >= 0.9" if sign > 0 else "specificity >= 0.9"
     objective = {"metric": "accuracy", "constraint": constraint}
     for confidence in (None, 0.9):
         rule = fit_decision(z, y, **objective, confidence=confidence)
-        assert torch.equal(rule(z), always)
+        assert np.array_equal(rule(z), always)
         assert rule.slacks[constraint] == pytest.approx(0.1)
         assert rule.score == pytest.approx(0.75)
         assert rule.promised in (None, True)
 
-    z, y = torch.stack([z, z], 1), torch.stack([y, y], 1).bool()
+    z, y = np.stack([z, z], 1), np.stack([y, y], 1).astype(bool)
     name, bound = constraint.split(" >= ")
     objective = {
         "metric": "f1_micro" if sign > 0 else "npv_micro",
         "constraint": f"{name}_micro >= {bound}",
     }
     rule = fit_decision(z, y, **objective)
-    assert torch.equal(rule(z), torch.stack([always, always], 1))
+    assert np.array_equal(rule(z), np.stack([always, always], 1))
     assert rule.score == pytest.approx(6 / 7 if sign > 0 else 0.75)
 
 
 def test_a_goal_mixes_the_metric_with_what_is_missing():
     """By hand, with recall 0.75, precision 0.6 and accuracy 0.75; the span of MCC is 2."""
-    matrix = torch.tensor([[30.0, 10.0], [5.0, 15.0]], dtype=torch.float64).unsqueeze(0)
-    quarter, t = torch.tensor([0.25], dtype=torch.float64), 0.01
+    matrix = np.array([[30.0, 10.0], [5.0, 15.0]])[None]
+    quarter, t = np.array([0.25]), 0.01
 
     def mixed(constraint, *slacks):
         objective = Objective.of("test", "accuracy", constraint)
@@ -339,8 +338,8 @@ def test_a_goal_mixes_the_metric_with_what_is_missing():
 def test_slopes_of_groups_count_by_their_share_of_a_class():
     """A rule does not see groups: a row of a class is of each with the probability of its share."""
     objective = Objective.of("test", "accuracy", "gap(recall) <= 0.1", groups=2)
-    slopes = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], dtype=torch.float64)
-    actual = torch.tensor([10.0, 1.0, 30.0, 9.0], dtype=torch.float64)  # by group, then by class
+    slopes = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    actual = np.array([10.0, 1.0, 30.0, 9.0])  # by group, then by class
     expected = [[0.25 * 1 + 0.75 * 5, 0.25 * 2 + 0.75 * 6], [0.1 * 3 + 0.9 * 7, 0.1 * 4 + 0.9 * 8]]
-    found = objective.mean_over_groups(slopes.unsqueeze(0), actual)[0]
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    found = objective.mean_over_groups(slopes[None], actual)[0]
+    np.testing.assert_allclose(found, np.array(expected))

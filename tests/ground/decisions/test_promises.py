@@ -7,7 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import beta, binom, binomtest, norm
 
 from evalign import Confusion, DecisionFitter, fit_decision
@@ -28,9 +27,9 @@ PRIOR, APART = 0.3, 2.0
 
 def two(rows, seed):
     """Scores of two normal distributions, `APART` from each other."""
-    generator = torch.Generator().manual_seed(seed)
-    y = (torch.rand(rows, generator=generator) < PRIOR).long()
-    return torch.randn(rows, generator=generator, dtype=torch.float64) + APART * y, y
+    generator = np.random.default_rng(seed)
+    y = (generator.random(rows) < PRIOR).astype(int)
+    return generator.standard_normal(rows) + APART * y, y
 
 
 def truth(rule):
@@ -92,11 +91,11 @@ def test_scores_that_tell_nothing_promise_no_precision():
     """Where every threshold breaks the bound by little, testing all would pass one of them."""
     passed, alone, draws = 0, 0, 300
     (constraint,) = parse("precision >= 0.8")
-    below = torch.arange(601)
+    below = np.arange(601)
     for seed in range(draws):
         y = np.random.default_rng(seed).random(600) < 0.799
         tp = np.concatenate([[0], y[::-1].cumsum()])[::-1]  # above each cut
-        above = 600 - below.numpy()
+        above = 600 - below
         p = tail(tp / np.maximum(above, 1), above.astype(float), 0.8)
         passed += climbed(constraint, p, below, 0.05).any()
         alone += (p <= 0.05).any()
@@ -108,18 +107,18 @@ def test_a_ladder_with_many_starts_spends_its_level_once():
     """Of p-values that are chance alone, some may pass in one draw of twenty."""
     (constraint,) = parse("accuracy >= 0.8")
     draws = np.random.default_rng(0).random((300, 601))
-    passed = sum(climbed(constraint, p, torch.arange(601), 0.05).any() for p in draws)
+    passed = sum(climbed(constraint, p, np.arange(601), 0.05).any() for p in draws)
     assert passed > 0
     assert consistent(passed, len(draws))
 
 
 def three(rows, seed):
-    generator = torch.Generator().manual_seed(seed)
-    prior = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    y = torch.multinomial(prior, rows, replacement=True, generator=generator)
-    x = torch.randn(rows, 3, generator=generator, dtype=torch.float64)
-    x[torch.arange(rows), y] += 2
-    return 2 * x + prior.log(), y
+    generator = np.random.default_rng(seed)
+    prior = np.array([0.5, 0.3, 0.2])
+    y = generator.choice(len(prior), rows, p=prior)
+    x = generator.standard_normal((rows, 3))
+    x[np.arange(rows), y] += 2
+    return 2 * x + np.log(prior), y
 
 
 @pytest.mark.parametrize("draws", [5, pytest.param(150, marks=pytest.mark.slow)])
@@ -130,7 +129,7 @@ def test_promises_of_three_classes(draws):
         logits, y = three(300, seed)
         rule = quietly(logits, y, metric="accuracy", constraint=constraint)
         promised += rule.promised
-        broken += rule.promised and (rule(fresh)[true == 2] == 2).double().mean().item() < 0.75
+        broken += rule.promised and (rule(fresh)[true == 2] == 2).mean().item() < 0.75
     assert promised > draws / 2
     assert consistent(broken, draws)
 
@@ -175,7 +174,7 @@ def test_if_all_are_right_the_bound_to_the_power_of_rows_is_the_p_value():
 
 
 def evidence(matrices, weight=1.0):
-    mass = torch.tensor(matrices, dtype=torch.float64)
+    mass = np.array(matrices)
     return CellSums(weight * mass, weight**2 * mass)
 
 
@@ -200,8 +199,8 @@ def test_standard_errors_are_those_of_resampling(name):
         confusions = [Confusion.from_matrix(matrix) for matrix in matrices]
         return constraint.slack(sum(confusions), confusions)
 
-    matrices = torch.from_numpy(np.stack(drawn, 1)).double().view(5000, -1, 2, 2)
-    values = torch.vmap(drawn_slack)(matrices)
+    matrices = torch.from_numpy(np.stack(drawn, 1)).reshape(5000, -1, 2, 2)
+    values = @VMAP(drawn_slack)(matrices)
     assert error.item() == pytest.approx(values.std().item(), rel=0.04)
     assert slack.item() == pytest.approx(values.mean().item(), abs=0.1 * error.item())
 
@@ -224,7 +223,7 @@ def test_weights_count_as_kishs_rows():
         uneven = p_values(constraint, CellSums(mass, 2 * squares), 0.05)
         assert uneven[0] > same[0]
     z, y = two(200, 0)
-    weight = torch.where(torch.arange(200) % 2 == 0, 1.9, 0.1)
+    weight = np.where(np.arange(200) % 2 == 0, 1.9, 0.1)
     how = {"metric": "precision", "constraint": "recall >= 0.8", "confidence": 0.95}
     even, uneven = fit_decision(z, y, **how), fit_decision(z, y, sample_weight=weight, **how)
     assert uneven.slacks["recall >= 0.8"] > even.slacks["recall >= 0.8"]
@@ -257,7 +256,7 @@ def test_a_group_is_not_paired_with_itself():
 def test_added_rows_of_three_classes():
     """Half of z² rows are right."""
     (constraint,) = parse("accuracy >= 0.5")
-    z, cells = 2.0, torch.tensor([[20.0, 5, 5], [4, 10, 6], [2, 3, 5]], dtype=torch.float64)
+    z, cells = 2.0, np.array([[20.0, 5, 5], [4, 10, 6], [2, 3, 5]])
     slack, error = slack_and_error(constraint, evidence([[cells.tolist()]]), z)
     n = cells.sum().item() + z**2
     p = (cells.trace().item() + z**2 / 2) / n
@@ -279,18 +278,18 @@ def test_the_safest_of_rules_that_promise_nothing():
             return 1.0
         return max(binom.sf(found - 1, n, 0.7), binom.cdf(false, 26 - n, 0.3))
 
-    assert worst(labels) == pytest.approx(min(worst((z > cut).long()) for cut in z))
+    assert worst(labels) == pytest.approx(min(worst((z > cut).astype(int)) for cut in z))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_nothing_is_promised_of_a_group_without_a_row_of_the_class(classes):
-    y = torch.arange(900) % classes
-    logits = 5 * torch.nn.functional.one_hot(y, classes).double()
-    group = (torch.arange(900) // classes) % 2
+    y = np.arange(900) % classes
+    logits = 5 * torch.nn.functional.one_hot(y, classes)
+    group = (np.arange(900) // classes) % 2
     how = {"metric": "f1_macro", "constraint": "gap(recall[1]) <= 0.2", "confidence": 0.9}
     assert fit_decision(logits, y, groups=group, **how).promised
     with pytest.warns(UserWarning, match="does not promise"):
-        rule = fit_decision(logits, y, groups=torch.where(y == 1, 0, group), **how)
+        rule = fit_decision(logits, y, groups=np.where(y == 1, 0, group), **how)
     assert rule.promised is False
     with pytest.raises(ValueError, match="groups of fit_decision must name at least two groups"):
         fit_decision(logits, y, groups=group, sample_weight=group, **how)
@@ -300,8 +299,8 @@ def test_nothing_is_promised_of_a_group_without_a_row_of_the_class(classes):
 
 
 def test_too_few_rows_promise_nothing():
-    z = torch.cat([torch.linspace(-3, 1, 40), torch.linspace(0, 4, 20)])
-    y = torch.arange(60) >= 40
+    z = np.concatenate([np.linspace(-3, 1, 40), np.linspace(0, 4, 20)])
+    y = np.arange(60) >= 40
     how = {"metric": "precision", "constraint": "recall >= 0.9", "confidence": 0.95}
     text = (
         "The rule does not promise its constraint with confidence 0.95: it holds on these rows, "
@@ -309,18 +308,18 @@ def test_too_few_rows_promise_nothing():
         "or lower the confidence."
     )
     with pytest.warns(UserWarning, match=re.escape(text)):
-        rule = fit_decision(z, y.long(), **how)
+        rule = fit_decision(z, y.astype(int), **how)
     assert rule.promised is False
     # The safest: all rows of class 1 are found, and of such rules it is the most precise.
     assert rule.slacks["recall >= 0.9"] == pytest.approx(0.1)
     assert (rule(z) == (z >= 0)).all()
-    copies = fit_decision(z.repeat(2), y.long().repeat(2), **how)  # 40 rows of class 1
+    copies = fit_decision(z.repeat(2), y.astype(int).repeat(2), **how)  # 40 rows of class 1
     assert copies.promised is True
     state = json.loads(json.dumps(copies.state_dict()))
     again = DecisionRule.from_state_dict(state)
     assert (again.promised, again.confidence) == (True, 0.95)
     assert "promised=True" in repr(again)
-    assert fit_decision(z, y.long(), metric="f1").promised is None
+    assert fit_decision(z, y.astype(int), metric="f1").promised is None
 
 
 def test_more_confidence_takes_more():
@@ -338,11 +337,11 @@ def test_more_confidence_takes_more():
 
 
 def grouped(rows, classes, seed):
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.randint(classes, (rows,), generator=generator)
-    groups = torch.randint(3, (rows,), generator=generator)
-    x = torch.randn(rows, classes, generator=generator, dtype=torch.float64)
-    x[torch.arange(rows), y] += 1.0 + 0.6 * groups
+    generator = np.random.default_rng(seed)
+    y = generator.integers(classes, size=rows)
+    groups = generator.integers(3, size=rows)
+    x = generator.standard_normal((rows, classes))
+    x[np.arange(rows), y] += 1.0 + 0.6 * groups
     return x, y, groups
 
 
@@ -350,8 +349,8 @@ def met(constraint, labels, y, groups, classes):
     def of(rows):
         return Confusion.from_predictions(labels[rows], y[rows], num_classes=classes, matrix=True)
 
-    parts = [of(groups == k) for k in groups.unique()]
-    whole = of(torch.ones_like(y, dtype=torch.bool))
+    parts = [of(groups == k) for k in np.unique(groups)]
+    whole = of(np.ones_like(y, dtype=bool))
     return all(each.slack(whole, parts) >= -SAME for each in parse(constraint))
 
 
@@ -363,10 +362,10 @@ def test_gaps_of_two_classes_are_the_best_of_all_cuts(constraint):
         logits, y, groups = grouped(60, 2, seed)
         z = logits[:, 1] - logits[:, 0]
         objective = Objective.of("test", "f1", None)
-        eye = torch.eye(2, dtype=torch.float64)
+        eye = np.eye(2)
         scores = [
-            objective.scores((eye[y].T @ eye[labels]).unsqueeze(0)).item()
-            for labels in ((z > cut).long() for cut in [z.min() - 1, *z])
+            objective.scores((eye[y].T @ eye[labels])[None]).item()
+            for labels in ((z > cut).astype(int) for cut in [z.min() - 1, *z])
             if met(constraint, labels, y, groups, 2)
         ]
         rule = fit_decision(logits, y, metric="f1", constraint=constraint, groups=groups)
@@ -374,19 +373,19 @@ def test_gaps_of_two_classes_are_the_best_of_all_cuts(constraint):
         assert rule.score == pytest.approx(max(scores), abs=SAME)
         words = np.array(["b", "a", "c c"])[groups]
         same = fit_decision(logits, y, metric="f1", constraint=constraint, groups=words)
-        assert torch.equal(same.gain, rule.gain)
+        assert np.array_equal(same.gain, rule.gain)
 
 
 def test_gaps_of_three_classes_are_near_brute_force():
-    constraint, generator = "gap(recall[2]) <= 0.15", torch.Generator().manual_seed(0)
-    tried = torch.rand(300, 3, generator=generator, dtype=torch.float64)
+    constraint, generator = "gap(recall[2]) <= 0.15", np.random.default_rng(0)
+    tried = torch.rand(300, 3, generator=generator)
     logits, y, groups = grouped(90, 3, 0)
-    eta = logits.softmax(1)
+    eta = softmax(logits, 1)
     scores = []
     for weights in tried:
         labels = (weights * eta).argmax(1)
         if met(constraint, labels, y, groups, 3):
-            scores.append((labels == y).double().mean().item())
+            scores.append((labels == y).mean().item())
     rule = fit_decision(logits, y, metric="accuracy", constraint=constraint, groups=groups)
     assert met(constraint, rule(logits), y, groups, 3)
     assert rule.score >= max(scores) - 2 / 90  # two rows, as for other constraints
@@ -396,13 +395,13 @@ def test_a_gap_that_does_not_bind_changes_nothing():
     logits, y, groups = grouped(3000, 2, 0)
     free = fit_decision(logits, y, metric="accuracy", decision="expected")
     how = {"metric": "accuracy", "constraint": "gap(recall) <= 0.9", "groups": groups}
-    assert torch.equal(fit_decision(logits, y, decision="expected", **how).gain, free.gain)
+    assert np.array_equal(fit_decision(logits, y, decision="expected", **how).gain, free.gain)
     promised = fit_decision(logits, y, confidence=0.95, **how)
     assert promised.promised
-    weight = (torch.arange(3000) < 2000).double()
+    weight = (np.arange(3000) < 2000)
     part = fit_decision(logits, y, sample_weight=weight, **how)  # rows of weight 0 are left out
     alone = how | {"groups": groups[:2000]}
-    assert torch.equal(part.gain, fit_decision(logits[:2000], y[:2000], **alone).gain)
+    assert np.array_equal(part.gain, fit_decision(logits[:2000], y[:2000], **alone).gain)
 
 
 Z, Y = two(40, 0)
@@ -460,11 +459,11 @@ def test_wrong_arguments_say_what_to_write(name):
 
 
 def test_what_has_no_groups_or_promises():
-    many = torch.stack([Y, Y], 1)
+    many = np.stack([Y, Y], 1)
     with pytest.raises(
         ValueError, match="groups and confidence of fit_decision must be None for multilabel"
     ):
-        quietly(torch.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
+        quietly(np.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
     with pytest.raises(ValueError, match="groups of DecisionFitter must be given for a constraint"):
         DecisionFitter("f1", constraint="gap(recall) <= 0.5")
     bounds = "recall >= 0.99, precision >= 0.99"
