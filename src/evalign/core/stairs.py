@@ -96,16 +96,19 @@ class Process(NamedTuple):
 def ranks() -> Process | None:
     """This process among those of torch.distributed; None without them."""
     torch = sys.modules.get("torch")
-    if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    if torch is None or not torch.distributed.is_available():
         return None
-    return Process(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    distributed = torch.distributed
+    if not distributed.is_initialized():
+        return None
+    return Process(distributed.get_rank(), distributed.get_world_size())
 
 
 def gathered(part: Any) -> Iterator[Any]:
     """The part of each process of torch.distributed in turn, of which one at a time is held."""
     distributed = torch_of("torch.distributed").distributed
-    rank, size = distributed.get_rank(), distributed.get_world_size()
-    for source in range(size):
+    rank = distributed.get_rank()
+    for source in range(distributed.get_world_size()):
         sent = [part if source == rank else None]
         distributed.broadcast_object_list(sent, src=source)
         yield sent[0]

@@ -5,6 +5,7 @@ import math
 import re
 
 import pytest
+from scipy.special import softmax
 from sklearn.metrics import f1_score
 
 from evalign import Confusion
@@ -15,23 +16,15 @@ from evalign.decisions.confusions import ScoredRows, gain_matrix
 from evalign.decisions.gain_search import best_rule
 from evalign.decisions.local_search import best_neighbour, standings
 from evalign.decisions.objective import ROUNDING, Objective
+from tests.ground.decisions.problems import one_hot
+from tests.ground.decisions.problems import problem as long_tailed
 from tests.tolerances import SAME
 
 recall, precision = resolve("recall"), resolve("precision")
 
 
 def problem(classes, rows, seed=0):
-    generator = np.random.default_rng(seed)
-    prior = 4.0 ** -np.linspace(0, 1, classes)
-    prior = prior / prior.sum()
-    y = generator.choice(len(prior), rows, p=prior)
-    x = generator.standard_normal((rows, classes))
-    x[np.arange(rows), y] += 1.6
-    return 1.6 * x + np.log(prior), y
-
-
-def one_hot(y, classes):
-    return np.eye(classes)[y]
+    return long_tailed(classes, rows, seed, ratio=4.0)
 
 
 def ones(rows):
@@ -129,7 +122,7 @@ def test_each_side_of_an_infeasible_constraint_is_searched_once():
 
 def random_rules(classes, number=2000):
     generator = np.random.default_rng(0)
-    a, b = torch.rand(2, number, classes, generator=generator)
+    a, b = generator.random((2, number, classes))
     b[: number // 2] = 0
     return a.square().diag_embed() + (b * b[:, :1])[:, None]
 
