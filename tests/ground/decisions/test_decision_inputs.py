@@ -9,11 +9,11 @@ import pandas
 import polars
 import pytest
 from sklearn.metrics import f1_score, make_scorer
-from tests.unit.test_decisions import problem, value
 
 from evalign.decisions import DecisionFitter, DecisionRule, fit_decision
 from evalign.decisions.inputs import FLOOR
 from tests.tolerances import SAME
+from tests.unit.test_decisions import problem, value
 
 
 @pytest.mark.parametrize("classes", [2, 4])

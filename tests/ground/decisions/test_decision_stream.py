@@ -1,10 +1,10 @@
 """A rule from a stream is that of all rows, or of a uniform sample of them."""
 
 import pytest
-from tests.unit.test_decisions import problem
 
 import evalign
 from evalign import DecisionFitter, fit_decision
+from tests.unit.test_decisions import problem
 
 
 def stream(fitter, logits, y, weight=None, parts=7):
