@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
-import numpy as np
-
 from evalign.core import stairs
-from evalign.core.arrays import cast, library, safe_ratio, sum_by, sum_dtype, where
+from evalign.core.arrays import cast, is_numpy, library, safe_ratio, sum_by, sum_dtype, where
 from evalign.core.checks import check_ignored, complaint, require
 from evalign.core.class_report import ClassReport
 from evalign.core.task import Task, check_task
@@ -331,7 +329,8 @@ def _as_indices(
     flat = {}
     for name, labels in {"target": target, "predictions": predictions}.items():
         if _kind(labels) == "float":
-            cure = "Pass labels, e.g. logits.argmax(1) or target.long()."
+            as_integers = "target.astype(int)" if is_numpy(labels) else "target.long()"
+            cure = f"Pass labels, e.g. logits.argmax(1) or {as_integers}."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         flat[name] = where(ignored, 0, cast(labels, xp.int64)).reshape(-1)
     if num_classes is None:
