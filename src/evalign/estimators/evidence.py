@@ -160,7 +160,7 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
         result["held_out_slacks"] = _slacks(oof, settings, labels["rule"])
     if number == 2 and not oof.multilabel:
         of_log_odds = oof.method == "decision_function"
-        result["threshold"] = rule.log_odds.item() if of_log_odds else rule.threshold
+        result["threshold"] = rule.log_odds if of_log_odds else rule.threshold
     return rule, result
 
 
