@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from evalign.core.errors import NeedsTorch
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import TypeIs
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def needs_torch(name: str) -> ImportError:
     """The error of something that trains or ships networks, where PyTorch is not installed."""
-    return ImportError(f"{name} needs PyTorch: pip install 'evalign[torch]'")
+    return NeedsTorch(f"{name} needs PyTorch: pip install 'evalign[torch]'")
 
 
 def has_torch() -> bool:
