@@ -63,7 +63,7 @@ def is_tensor(value: object) -> "TypeIs[Tensor]":
 
 
 def as_numpy(value: Any) -> Any:
-    """A tensor as an array on the CPU, in float32 if NumPy lacks its dtype; else the value."""
+    """A tensor as an array on the CPU, of half precision in float32; anything else unchanged."""
     if not is_tensor(value):
         return value
     tensor = value.detach().cpu().resolve_conj().resolve_neg()
@@ -77,7 +77,11 @@ def in_form_of(array: np.ndarray, like: object) -> Any:
     if not is_tensor(like):
         return array
     torch = torch_of("A tensor")
-    return torch.as_tensor(np.ascontiguousarray(array), device=like.device)
+    # A copy, since PyTorch takes no array that is read-only or runs backwards.
+    tensor = torch.from_numpy(np.array(array, order="C"))
+    if like.device.type == "mps" and tensor.dtype == torch.float64:  # which MPS lacks
+        tensor = tensor.float()
+    return tensor.to(like.device)
 
 
 def rule_module(rule: Any, probabilities: bool) -> "nn.Module":
