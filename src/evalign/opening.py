@@ -82,4 +82,9 @@ def estimator_of_file(path: Path, arguments: dict[str, Any]) -> Any:
     kind = archive.kind_of(path)
     if kind not in ESTIMATORS:
         raise nothing(path, f"a {kind} is no model")
-    return getattr(import_module("evalign.estimators"), kind).load(path, **arguments)
+    from evalign.estimators.spine import register_models
+
+    register_models()
+    if kind != archive.NETWORK:  # which the archive finds by itself, if PyTorch is there
+        getattr(import_module("evalign.estimators"), kind)
+    return archive.load(path, kind, **arguments)
