@@ -77,13 +77,12 @@ def rule_of_checkpoint(path: Path) -> Any:
 
 def estimator_of_file(path: Path, arguments: dict[str, Any]) -> Any:
     """The estimator that its `save` wrote."""
+    from evalign.estimators.spine import register_models
     from evalign.store import archive
 
     kind = archive.kind_of(path)
     if kind not in ESTIMATORS:
         raise nothing(path, f"a {kind} is no model")
-    from evalign.estimators.spine import register_models
-
     register_models()
     if kind != archive.NETWORK:  # which the archive finds by itself, if PyTorch is there
         getattr(import_module("evalign.estimators"), kind)

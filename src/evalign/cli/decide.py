@@ -15,9 +15,9 @@ from evalign.cli.terminal import Terminal
 from evalign.core.metrics import resolve
 from evalign.core.text import listed
 from evalign.decisions import DecisionRule
-from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.inputs import FROM_ONE
 from evalign.decisions.saved_rule import read_state
+from evalign.decisions.settings import FitSettings
 from evalign.estimators.evidence import RuleSettings, evidence
 from evalign.estimators.out_of_fold import Method, OutOfFoldScores, as_argument
 from evalign.report.words import number, span

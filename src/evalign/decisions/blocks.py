@@ -40,7 +40,9 @@ def map_blocks(
     return result
 
 
-def softmax(logits: np.ndarray, factor: float = 1.0, offsets: np.ndarray | float = 0.0) -> np.ndarray:
+def softmax(
+    logits: np.ndarray, factor: float = 1.0, offsets: np.ndarray | float = 0.0
+) -> np.ndarray:
     """η (N, C) = softmax(factor·logits + offsets)."""
 
     def of_block(part: np.ndarray) -> np.ndarray:

@@ -9,10 +9,11 @@ import numpy as np
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.task import Task
-from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
+from evalign.decisions.fit_rows import fit_rows
 from evalign.decisions.inputs import codes_of, group_values, is_text
 from evalign.decisions.rule import DecisionRule
 from evalign.decisions.saved_rule import Decision
+from evalign.decisions.settings import FitSettings, read_rows
 
 if TYPE_CHECKING:
     from evalign.decisions.inputs import Groups, Values

@@ -1,27 +1,21 @@
 """Fit a rule to rows in float64, by the search for the decision and the task."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from evalign.core.arrays import with_mean_one
 from evalign.core.checks import require
-from evalign.core.metrics import MetricFunction
-from evalign.core.task import Task, check_task
-from evalign.core.text import listed
-from evalign.core.values import array_of
+from evalign.core.task import Task
 from evalign.decisions.blocks import blocks, sigmoid, softmax
 from evalign.decisions.confusions import confusion_of, normalised
-from evalign.decisions.inputs import as_labels, as_scores, as_weights, class_vector
+from evalign.decisions.inputs import class_vector
 from evalign.decisions.multilabel import expected_thresholds, tuned_thresholds
 from evalign.decisions.objective import Objective
-from evalign.decisions.p_values import RATES, rate_of
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import DecisionRule
-from evalign.decisions.saved_rule import Decision, class_names
+from evalign.decisions.saved_rule import class_names
+from evalign.decisions.settings import FitSettings, Rows
 from evalign.decisions.threshold import threshold_gains
 from evalign.decisions.tuned import Fitted, LogitRows, expected, tuned
 
@@ -30,125 +24,6 @@ if TYPE_CHECKING:
 
 # Scores with larger median log-odds are scaled down: their softmax would saturate.
 LARGEST_LOG_ODDS = 20.0
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """Arguments of `fit_decision` and `DecisionFitter`, as far as they can be checked alone."""
-
-    owner: str
-    metric: str | MetricFunction
-    decision: Decision = "tuned"
-    task: Task | None = None
-    constraint: str | None = None
-    confidence: float | None = None
-    classes: Sequence[str | float] | np.ndarray | None = None
-    ignore_index: int = -100
-    class_dim: int | None = None
-
-    def __post_init__(self) -> None:
-        owner = self.owner
-        decisions = get_args(Decision)
-        require(
-            self.decision in decisions,
-            owner,
-            "decision",
-            f"be one of {', '.join(decisions)}",
-            repr(self.decision),
-        )
-        require(
-            self.decision != "argmax" or self.constraint is None,
-            owner,
-            "constraint",
-            "be None for argmax",
-            repr(self.constraint),
-            'Use "tuned".',
-        )
-        check_task(owner, self.task)
-        objective = Objective.of(owner, self.metric, self.constraint, self.classes, None)
-        if self.confidence is None:
-            return
-        require(
-            isinstance(self.confidence, Real) and 0.5 <= float(self.confidence) < 1,
-            owner,
-            "confidence",
-            "lie from 0.5 to below 1",
-            repr(self.confidence),
-        )
-        require(
-            self.constraint is not None and self.decision == "tuned",
-            owner,
-            "confidence",
-            'come with a constraint, such as "recall >= 0.9", and decision tuned',
-            f"constraint {self.constraint!r} and decision {self.decision}",
-            "A promise is of labels.",
-        )
-        others = [each.text for each in objective.constraints if rate_of(each) is None]
-        require(
-            not others,
-            owner,
-            "confidence",
-            f"come with bounds on {', '.join(RATES)}, each of one class, or on their gaps",
-            listed(others),
-        )
-
-
-class Rows(NamedTuple):
-    """Logits (R, C), labels (R,) and weights (R,), or all of them (R, L) if multilabel."""
-
-    logits: np.ndarray
-    y: np.ndarray | None
-    weight: np.ndarray
-
-    @property
-    def multilabel(self) -> bool:
-        return self.weight.ndim == 2
-
-    @property
-    def counted(self) -> np.ndarray:
-        """Whether each row has weight, (R,)."""
-        return self.weight.sum(1) > 0 if self.multilabel else self.weight > 0
-
-    def chosen(self, places: np.ndarray) -> "Rows":
-        """The rows at some places, in their order."""
-        y = None if self.y is None else self.y[places]
-        return Rows(np.asfortranarray(self.logits[places]), y, self.weight[places])
-
-
-def read_rows(
-    settings: FitSettings,
-    logits: "Values | None",
-    y: "Values | None",
-    probabilities: "Values | None",
-    sample_weight: "Values | None",
-) -> tuple[Rows, tuple[int, ...]]:
-    """Read rows of weight 0 where a label is ignored, and their shape before it was flattened."""
-    owner = settings.owner
-    cure = "As class indices: np.unique(y, return_inverse=True)[1]."
-    labels = None if y is None else array_of(owner, "y", y, cure)
-    require(
-        settings.decision != "tuned" or labels is not None,
-        owner,
-        "y",
-        "hold labels for decision tuned",
-        None,
-        'Without labels use decision="expected".',
-    )
-    scores = as_scores(
-        owner,
-        logits,
-        probabilities,
-        labels,
-        settings.task,
-        settings.class_dim,
-        settings.ignore_index,
-        settings.classes,
-    )
-    weight = as_weights(owner, sample_weight, scores)
-    if labels is not None:
-        labels, counts = as_labels(owner, labels, scores, settings.ignore_index)
-        weight = weight * counts
-    return Rows(scores.rows, labels, weight), scores.shape
 
 
 class Problem(NamedTuple):
@@ -204,32 +79,25 @@ def fit_rows(
     found = _search(settings, problem)
     objective, logits, weight = problem.objective, problem.logits, problem.weight
 
-    # Where labels are not what the rule was fitted to, probabilities say what to expect.
+    # Labels say what is true unless the rule was made for probabilities alone.
     by_labels = settings.decision != "expected" and problem.labels is not None
+    tuned_by_labels = settings.decision == "tuned" and by_labels
     eta = None
-    if objective.constraints or not (by_labels and settings.decision == "tuned"):
-        if rows.multilabel:
-            eta = sigmoid(logits)
-        else:
-            eta = softmax(logits, found.factor, found.offsets)
+    if objective.constraints or not tuned_by_labels:
+        eta = sigmoid(logits) if rows.multilabel else softmax(logits, found.factor, found.offsets)
     true = problem.target if by_labels else objective.by_group(eta, problem.groups)
     argmax_score = None
     if found.score is not None:
-        model = logits if rows.multilabel else softmax(logits)
-        sums = confusion_of(objective, logits, model, true, weight, problem.argmax)
+        own_eta = logits if rows.multilabel else softmax(logits)
+        sums = confusion_of(objective, logits, own_eta, true, weight, problem.argmax)
         argmax_score = float(objective.unconstrained().scores(sums[None])[0])
     slacks = None
     if objective.constraints:
         sums = confusion_of(objective, logits, eta, true, weight, found.gain)
         slacks = objective.slacks(sums)
-    tuned_by_labels = settings.decision == "tuned" and by_labels
     # The rule gets logits without offsets: factor·(scale·logits + own) + found offsets.
     factor = found.factor * problem.scale
     corrected = offsets is not None or factor != 1 or bool(np.any(found.offsets))
-    if rows.multilabel:
-        task = "multilabel"
-    else:
-        task = "binary" if number == 2 else "multiclass"
     return DecisionRule(
         gain=found.gain,
         decision=settings.decision,
@@ -239,7 +107,7 @@ def fit_rows(
         score=found.score,
         offsets=found.factor * problem.own + found.offsets if corrected else None,
         factor=factor,
-        task=task,
+        task=_task(rows.multilabel, number),
         classes=names,
         class_dim=1 if settings.class_dim is None else settings.class_dim,
         class_prior=_shares(problem.labels if tuned_by_labels else eta, weight, number),
@@ -249,6 +117,13 @@ def fit_rows(
         promised=found.promised,
         argmax_score=argmax_score,
     )
+
+
+def _task(multilabel: bool, columns: int) -> Task:
+    """The task of a rule for so many columns of scores."""
+    if multilabel:
+        return "multilabel"
+    return "binary" if columns == 2 else "multiclass"
 
 
 def _problem(
@@ -293,11 +168,8 @@ def _problem(
     if scale != 1:
         logits = scale * logits
         own = scale * own
-    if multilabel:
-        argmax = threshold_gains(own)
-    else:
-        # The argmax of the network's logits is that of η_j e^(−own_j).
-        argmax = normalised(np.diag(softmax(-own[None])[0]))
+    # The argmax of the network's logits is that of η_j e^(−own_j).
+    argmax = threshold_gains(own) if multilabel else normalised(np.diag(softmax(-own[None])[0]))
     return Problem(objective, logits, labels, weight, group_of_row, scale, own, argmax)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
@@ -12,10 +13,11 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
 from evalign.core.task import Task
-from evalign.decisions.fit_rows import FitSettings, Rows, fit_rows, read_rows
+from evalign.decisions.fit_rows import fit_rows
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import DecisionRule
 from evalign.decisions.saved_rule import Decision
+from evalign.decisions.settings import FitSettings, Rows, read_rows
 
 if TYPE_CHECKING:
     from evalign.decisions.inputs import Values
@@ -91,7 +93,7 @@ class DecisionFitter:
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
         require(ranks in ("all", "own"), OWNER, "ranks", "be one of all, own", repr(ranks))
         require(
-            isinstance(stream, int) and 0 <= stream < 2**64,
+            isinstance(stream, Integral) and 0 <= stream < 2**64,
             OWNER,
             "stream",
             "be an integer from 0 to 2**64 - 1",
@@ -100,7 +102,7 @@ class DecisionFitter:
         self.offsets = offsets
         self.max_rows = max_rows
         self.ranks = ranks
-        self.stream = stream
+        self.stream = int(stream)
         self.reset()
 
     def reset(self) -> None:

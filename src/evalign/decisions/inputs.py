@@ -106,9 +106,7 @@ def as_scores(
     shape_of_rows = values.shape[:-1]
     columns = values.shape[-1]
     flat = by_columns(values.reshape(-1, columns))
-    multilabel = task == "multilabel" or (
-        task is None and shape == shape_of_labels and columns > 1
-    )
+    multilabel = task == "multilabel" or (task is None and shape == shape_of_labels and columns > 1)
     if y is not None:
         ignored = signed(y) == ignore_index
         if y.ndim == values.ndim:

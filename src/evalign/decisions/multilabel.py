@@ -180,9 +180,7 @@ def _climb(
     return np.array([line.thresholds[k] for line, k in zip(lines, chosen, strict=True)])
 
 
-def _line(
-    margin: np.ndarray, positive: np.ndarray, weight: np.ndarray, most: int | None
-) -> Line:
+def _line(margin: np.ndarray, positive: np.ndarray, weight: np.ndarray, most: int | None) -> Line:
     """The thresholds of one label, at most so many. Rows without weight are left out."""
     counted = weight > 0 if weight.any() else weight == 0
     target = np.stack([positive, np.ones_like(positive)], 1)

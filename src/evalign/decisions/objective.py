@@ -150,9 +150,7 @@ class Objective:
         c, groups = self._confusion(confusion)
         return {each.text: float(each.slack(c, groups)) for each in self.constraints}
 
-    def check_met(
-        self, confusion: np.ndarray, search: Callable[["Objective"], np.ndarray]
-    ) -> None:
+    def check_met(self, confusion: np.ndarray, search: Callable[["Objective"], np.ndarray]) -> None:
         """Check that the best confusion meets all constraints, or say what is possible.
 
         A `search` returns the best confusion for an objective, whether or not it meets the

@@ -17,8 +17,6 @@ from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, as_scores
 from evalign.decisions.saved_rule import OWNER, Decision, checked_state, write_rule
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from evalign.core.metrics import MetricFunction
     from evalign.decisions.inputs import Values
 
@@ -192,8 +190,8 @@ class DecisionRule:
         )
         return scores
 
-    def as_module(self, *, probabilities: bool = False) -> "nn.Module":
-        """The rule as a module from logits to label indices, to ship with a network.
+    def as_module(self, *, probabilities: bool = False) -> Any:
+        """The rule as an `nn.Module` from logits to label indices, to ship with a network.
 
         With `probabilities` the module returns labels and probabilities, with a column for each
         class. It checks nothing: a row with NaN or infinite logits gets the label −1. Needs

@@ -78,6 +78,6 @@ def threshold_gains(thresholds: np.ndarray | float) -> np.ndarray:
 
 
 def log_odds_of_gains(gains: np.ndarray) -> np.ndarray:
-    """The thresholds (L,) on the log-odds of gains (L, 2, 2); infinite where a label is constant."""
+    """The thresholds (L,) on the log-odds of gains (L, 2, 2), infinite for a constant label."""
     with np.errstate(divide="ignore"):
         return np.log(gains[:, 0, 0]) - np.log(gains[:, 1, 1])

@@ -207,10 +207,7 @@ def expected(
     """Find the best rule for calibrated probabilities; labels (N,), if any, calibrate them."""
     calibrated = Calibration() if labels is None else calibrate(logits, labels, weight)
     eta = calibrated.of(logits)
-    if labels is None:
-        believed = without_floor(eta)
-    else:
-        believed = _possible(logits, labels, weight, eta)
+    believed = without_floor(eta) if labels is None else _possible(logits, labels, weight, eta)
     believed = objective.by_group(believed, groups)
     if logits.shape[1] == 2:
         rows = calibrated.factor * logits + calibrated.offsets

@@ -13,8 +13,8 @@ from evalign.core.constraints import Infeasible, parse
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
-from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.promise import NotPromisedWarning
+from evalign.decisions.settings import FitSettings
 from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
 
 # Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.

@@ -7,6 +7,7 @@ new rows (`_scores`).
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -32,6 +33,8 @@ def register_models() -> None:
     from evalign.store.models import register_estimator
 
     register_estimator(FrameEncoder)
+    for name in ("decision_cv", "ensemble"):  # one may hold another
+        import_module(f"evalign.estimators.{name}")
 
 
 class Aligned(ClassifierMixin, BaseEstimator):

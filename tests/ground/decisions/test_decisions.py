@@ -200,7 +200,7 @@ def test_sums_find_what_matrices_find(metric, constraint):
     """The slopes by the sums are those by the matrix, up to numbers that move no label."""
     logits, y = problem(4, 300)
     eta, target = softmax(logits, 1), np.eye(4)[y]
-    weight = (1 + np.arange(300) % 3)
+    weight = 1 + np.arange(300) % 3
     objective = Objective.of("test", metric, constraint)
     assert objective.compacted().compact
     found = []
