@@ -84,6 +84,4 @@ def estimator_of_file(path: Path, arguments: dict[str, Any]) -> Any:
     if kind not in ESTIMATORS:
         raise nothing(path, f"a {kind} is no model")
     register_models()
-    if kind != archive.NETWORK:  # which the archive finds by itself, if PyTorch is there
-        getattr(import_module("evalign.estimators"), kind)
     return archive.load(path, kind, **arguments)
