@@ -333,18 +333,19 @@ def _as_indices(
             cure = f"Pass labels, e.g. logits.argmax(1) or {as_integers}."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         flat[name] = where(ignored, 0, cast(labels, xp.int64)).reshape(-1)
-    if num_classes is None:
+    size = num_classes
+    if size is None:
         seen = {*xp.unique(flat["target"]).tolist(), *xp.unique(flat["predictions"]).tolist()}
         seen = {label for label in seen if label >= 0}
-        num_classes = max([2, *(label + 1 for label in seen)])
+        size = max([2, *(label + 1 for label in seen)])
         require(
-            num_classes in (2, len(seen)),
+            size in (2, len(seen)),
             owner,
             "num_classes",
             "be given where a class below the largest label does not occur",
-            f"labels up to {num_classes - 1}, of which {len(seen)} occur",
-            f"A label that is not a class is left out by ignore_index={num_classes - 1}.",
+            f"labels up to {size - 1}, of which {len(seen)} occur",
+            f"A label that is not a class is left out by ignore_index={size - 1}.",
         )
     for name, labels in flat.items():
-        check_indices(owner, name, labels, num_classes, "num_classes")
-    return flat["predictions"], flat["target"], num_classes
+        check_indices(owner, name, labels, size, "num_classes")
+    return flat["predictions"], flat["target"], size
