@@ -13,7 +13,25 @@ import zipfile
 from pathlib import Path
 
 CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
-FIT = """
+DECISION = """
+import importlib.util
+
+import evalign
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+X, y = make_classification(500, weights=[0.9], random_state=0)
+clf = evalign.AlignedDecisionCV(LogisticRegression(), metric="f1", random_state=0).fit(X, y)
+assert clf.score(X, y) > 0.5, clf.score(X, y)
+assert importlib.util.find_spec("torch") is None
+try:
+    from evalign import AlignedLoss
+except ImportError as error:
+    assert str(error) == "AlignedLoss needs PyTorch: pip install 'evalign[torch]'", error
+else:
+    raise AssertionError("AlignedLoss without torch")
+"""
+NETWORK = """
 import numpy as np
 from evalign import AlignedClassifier
 
@@ -61,9 +79,12 @@ def main(dist: Path) -> None:
             run("python", "-m", "pip", "install", "--quiet", "-c", str(CONSTRAINTS), *packages)
 
         install(str(library.resolve()))
-        run("python", "-c", FIT)
+        run("python", "-c", DECISION)
         install(f"{library.resolve()}[cli]")
         run("evalign", "--version")
+        run("python", "-c", DECISION)  # no extra brings torch by the way
+        install(f"{library.resolve()}[torch]")
+        run("python", "-c", NETWORK)
         install(str(study.resolve()))
         run("evalign-study", "--help")
     print("OK")

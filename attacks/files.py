@@ -14,7 +14,7 @@ from attacks.judge import Case, one_sentence
 from evalign import AlignedClassifier
 from evalign.store import archive
 from evalign.store.files import StoreError
-from tests.cli.commands import invoke
+from tests.ground.cli.commands import invoke
 
 TIMES = 60
 
@@ -60,7 +60,8 @@ def load_state(path: Path) -> str | None:
     except (StoreError, FileNotFoundError) as error:
         return one_sentence(error)
     expected = archive.load(made.state())
-    same = torch.equal(tree.pop("weights"), expected.pop("weights")) and tree == expected
+    same = torch.equal(tree.pop("weights"), expected.pop("weights"))
+    same = same and np.array_equal(tree.pop("counts"), expected.pop("counts")) and tree == expected
     return None if same else "another state was loaded"
 
 

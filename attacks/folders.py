@@ -12,8 +12,8 @@ import pyarrow.parquet as parquet
 from attacks import made
 from attacks.judge import Case
 from evalign.cli import run as runs
-from tests.cli.commands import invoke, sign
 from tests.forged import forge
+from tests.ground.cli.commands import invoke, sign
 
 
 def refused(command: list[Any]) -> str | None:
@@ -105,7 +105,13 @@ def json_files(rng: Any) -> Iterator[Case]:
     contents = [b"", b"{", b"[]", b"3", b"null", b"NaN", b"1e999", b'{"model": []}', b"[" * 10**5]
     contents += [b'"' + b"x" * 10**6 + b'"', b"9" * 5000, b'{"a":' * 10**4 + b"1" + b"}" * 10**4]
     contents += [rng.bytes(100), b"\xef\xbb\xbf{}", '{"\ud83d": 1}'.encode("utf-16-le", "ignore")]
-    for name in ("details.json", "state_json", "manifest_json", "tensors_safetensors"):
+    for name in (
+        "details.json",
+        "state_json",
+        "manifest_json",
+        "tensors_safetensors",
+        "arrays/0.npy",
+    ):
         for content in contents:
 
             def change(run: Path, name: str = name, content: bytes = content) -> None:

@@ -4,6 +4,7 @@ import shutil
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from evalign_study.records.results import Results
 from sklearn.datasets import make_classification
@@ -12,7 +13,7 @@ from evalign import AlignedClassifier
 from evalign.store import archive
 from study.tests.records.made_runs import made as made_record
 from study.tests.records.made_runs import run as study_run
-from tests.cli.commands import done, fit, table, written
+from tests.ground.cli.commands import done, fit, table, written
 
 
 class Made:
@@ -35,7 +36,10 @@ def saved() -> Path:
 @cache
 def state() -> Path:
     path = Made.folder / "checkpoint"
-    archive.save(path, {"epoch": 3, "weights": torch.arange(6.0), "names": ["a", "b"]})
+    archive.save(
+        path,
+        {"epoch": 3, "weights": torch.arange(6.0), "counts": np.arange(4), "names": ["a", "b"]},
+    )
     return path
 
 
@@ -47,7 +51,7 @@ def data() -> Path:
 @cache
 def run() -> Path:
     path = Made.folder / "run"
-    done(*fit(data(), path, epochs=1))
+    done(*fit(data(), path, epochs=1, model="network"))
     return path
 
 

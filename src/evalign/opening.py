@@ -1,21 +1,19 @@
-"""`load`: open whatever was fitted and saved."""
+"""`load`: open whatever was fitted and saved.
+
+Nothing slow is imported before it is needed: a service that applies a saved rule waits for NumPy
+alone.
+"""
 
 import os
 from importlib import import_module
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 from zipfile import ZipFile, is_zipfile
 
-import torch
+from evalign.core import stairs
+from evalign.store.files import nothing, reading
 
-from evalign.decisions import DecisionRule
-from evalign.decisions.saved_rule import RULE
-from evalign.estimators import AlignedClassifier, AlignedDecisionCV, AlignedEnsemble
-from evalign.store.archive import kind_of
-from evalign.store.files import nothing, read_json, reading
-
-OPENED = {each.__name__: each for each in (AlignedClassifier, AlignedDecisionCV, AlignedEnsemble)}
+ESTIMATORS = ("AlignedClassifier", "AlignedDecisionCV", "AlignedEnsemble")
 
 
 def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
@@ -24,7 +22,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     Args:
         path: what `save` of an estimator or of a rule wrote, the folder or file that `evalign fit`
             or `evalign decide` wrote, or a checkpoint of an `AlignedModule`, for its rule. It need
-            not be trusted.
+            not be trusted. A rule needs NumPy alone, a network or a checkpoint PyTorch.
         arguments: passed on to the `load` of an estimator.
 
     Returns:
@@ -33,6 +31,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
 
     Examples:
         >>> import tempfile
+        >>> from evalign import AlignedEnsemble
         >>> X = [[float(number)] for number in range(40)]
         >>> clf = AlignedEnsemble(candidates=["linear"], cv=2).fit(X, [x > 19 for [x] in X])
         >>> clf.save(path := tempfile.mkdtemp() + "/model")
@@ -44,15 +43,19 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
         # Needs the extra `cli`, which the rest of the library does not know.
         return import_module("evalign.cli.run").FinishedRun(path).models["model"]
     if path.is_file() and not is_zipfile(path):
-        state = read_json(path, RULE)
-        with reading(path):
-            return DecisionRule.from_state_dict(state["rule"])
+        return rule_of_file(path)
     if path.is_file() and of_torch(path):
         return rule_of_checkpoint(path)
-    kind = kind_of(path)
-    if kind not in OPENED:
-        raise nothing(path, f"a {kind} is no model")
-    return OPENED[kind].load(path, **arguments)
+    return estimator_of_file(path, arguments)
+
+
+def rule_of_file(path: Path) -> Any:
+    """The rule that `DecisionRule.save` wrote."""
+    from evalign.decisions.rule import DecisionRule
+    from evalign.decisions.saved_rule import read_state
+
+    with reading(path):
+        return DecisionRule.from_state_dict(read_state(path))
 
 
 def of_torch(path: Path) -> bool:
@@ -61,14 +64,24 @@ def of_torch(path: Path) -> bool:
         return any(name.endswith("/data.pkl") for name in archive.namelist())
 
 
-def rule_of_checkpoint(path: Path) -> DecisionRule:
-    """The rule in a checkpoint that Lightning wrote with torch, without running code from there."""
+def rule_of_checkpoint(path: Path) -> Any:
+    """The rule in a checkpoint that Lightning wrote with torch."""
+    from evalign.decisions.rule import DecisionRule
+
     with reading(path):
-        try:
-            state = torch.load(path, "cpu", weights_only=True, mmap=True)
-        except UnpicklingError as error:
-            why = "more than weights and plain values: open it with load_from_checkpoint"
-            raise nothing(path, why) from error
+        state = stairs.state_of_checkpoint(path, f"Opening the checkpoint {path}")
         if "rule" not in state:
             raise nothing(path, "a checkpoint without a rule, which a validation leaves")
         return DecisionRule.from_state_dict(state["rule"])
+
+
+def estimator_of_file(path: Path, arguments: dict[str, Any]) -> Any:
+    """The estimator that its `save` wrote."""
+    from evalign.estimators.spine import register_models
+    from evalign.store import archive
+
+    kind = archive.kind_of(path)
+    if kind not in ESTIMATORS:
+        raise nothing(path, f"a {kind} is no model")
+    register_models()
+    return archive.load(path, kind, **arguments)

@@ -1,17 +1,16 @@
-"""The metric of predicted labels, from arrays, lists or tensors."""
+"""`score`: the metric of predicted labels, from arrays, lists or tensors."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from evalign.core import stairs
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
-from evalign.core.values import label_tensor, weights_of_rows
+from evalign.core.values import weights_of_rows
 
 OWNER = "score"
 INTEGER = "integer"  # or bool
@@ -60,38 +59,42 @@ def score(
         1.0
     """
     metric = resolve(metric, owner=OWNER)
-    true, given = _labels("y_true", y_true), _labels("y_pred", y_pred)
+    true = _labels("y_true", y_true)
+    predicted = _labels("y_pred", y_pred)
     allowed = f"have the shape of y_true, {true.shape}"
-    require(given.shape == true.shape, OWNER, "y_pred", allowed, given.shape, OF_SCORES)
+    require(predicted.shape == true.shape, OWNER, "y_pred", allowed, predicted.shape, OF_SCORES)
     ignored = true == (-100 if ignore_index is None else ignore_index)
-    ok, cure = ignore_index is not None or not ignored.any(), "Leave them out by ignore_index=-100."
-    require(ok, OWNER, "y_true", "hold classes only", -100, cure)
-    counted = ignored.reshape(len(true), -1).all(1) == 0
+    classes_only = ignore_index is not None or not ignored.any()
+    cure = "Leave them out by ignore_index=-100."
+    require(classes_only, OWNER, "y_true", "hold classes only", -100, cure)
+    counted = ~ignored.reshape(len(true), -1).all(1)
     weight = None
     if sample_weight is not None:
         weight = weights_of_rows(OWNER, sample_weight, len(true))
-        counted &= weight.numpy() > 0
-        weight = weight[torch.from_numpy(counted)]
+        counted &= weight > 0
+        weight = weight[counted]
         if len(weight) and not isinstance(metric, FunctionMetric):
             # Only ratios count. The lightest is 1, because a sum below 1e-19 is 0 to a metric,
             # unless the heaviest would overflow.
-            weight = weight / weight.amin().clamp(min=1e-200 * weight.amax())
+            weight = weight / max(weight.min(), 1e-200 * weight.max())
     allowed = "leave a row with a label and a weight"
     require(counted.any(), OWNER, "y_true", allowed, "none")
-    true, given = true[counted], given[counted]
-    several, number = true.ndim == 2, None
-    if several:
-        _check_indicators(true, given, ignore_index, classes, pos_label)
+    true = true[counted]
+    predicted = predicted[counted]
+    multilabel = true.ndim == 2
+    number = None
+    if multilabel:
+        _check_indicators(true, predicted, ignore_index, classes, pos_label)
     else:
-        codes, number = _codes(metric, true, given, classes, pos_label)
-        true, given = np.split(codes, 2)
+        codes, number = _codes(metric, true, predicted, classes, pos_label)
+        true, predicted = np.split(codes, 2)
     confusion = Confusion.from_predictions(
-        torch.from_numpy(given.astype(np.int64)),
-        torch.from_numpy(true.astype(np.int64)),
+        predicted.astype(np.int64),
+        true.astype(np.int64),
         num_classes=number,
-        task="multilabel" if several else None,
+        task="multilabel" if multilabel else None,
         sample_weight=weight,
-        ignore_index=-100 if ignore_index is None or not several else ignore_index,
+        ignore_index=-100 if ignore_index is None or not multilabel else ignore_index,
         matrix=metric.needs_matrix,
     )
     return metric(confusion).item()
@@ -99,10 +102,9 @@ def score(
 
 def _array(argument: str, values: Any) -> np.ndarray:
     refuse_masked(OWNER, argument, values)
-    if isinstance(values, Tensor):
-        values = label_tensor(OWNER, argument, values).detach().cpu()
-        values = values.double() if values.is_floating_point() else values  # numpy has no bfloat16
-    return np.asarray(values)
+    if stairs.is_tensor(values):
+        values = stairs.label_tensor(OWNER, argument, values, cure="")
+    return np.asarray(stairs.as_numpy(values))
 
 
 def _labels(argument: str, values: Any) -> np.ndarray:
@@ -117,11 +119,15 @@ def _labels(argument: str, values: Any) -> np.ndarray:
         require(len(kinds) == 1, OWNER, argument, "hold labels of one type", ", ".join(kinds))
         array = np.array(array.tolist())
     if array.dtype.kind != "f":
-        ok = array.dtype.kind in "biuSU" and (array.dtype != np.uint64 or array.max() < 2**63)
+        are_labels = array.dtype.kind in "biuSU" and (
+            array.dtype != np.uint64 or array.max() < 2**63
+        )
         allowed = "hold integers below 2**63, bools or strings"
-        require(ok, OWNER, argument, allowed, f"dtype {array.dtype}")
+        require(are_labels, OWNER, argument, allowed, f"dtype {array.dtype}")
         return array
-    wrong = array[~((array == np.floor(array)) & (np.abs(array) < 2**53))]  # also NaN
+    array = array.astype(np.float64)  # half precision has no number as large as 2**53
+    whole = (array == np.floor(array)) & (np.abs(array) < 2**53)
+    wrong = array[~whole]  # also NaN
     if len(wrong):
         cure = "For scores, use .argmax(1) for classes, or > 0.5 for two classes or labels."
         raise TypeError(complaint(OWNER, argument, "hold labels", f"{wrong[0]:g}", cure))
@@ -130,7 +136,7 @@ def _labels(argument: str, values: Any) -> np.ndarray:
 
 def _check_indicators(
     true: np.ndarray,
-    given: np.ndarray,
+    predicted: np.ndarray,
     ignore_index: int | None,
     classes: object,
     pos_label: object,
@@ -139,42 +145,60 @@ def _check_indicators(
     for argument, value in {"classes": classes, "pos_label": pos_label}.items():
         allowed = "be None for a multilabel problem, whose labels are the columns"
         require(value is None, OWNER, argument, allowed, value)
-    held = {"y_pred": given, "y_true": true[true != ignore_index]}
-    for argument, array in held.items():
+    indicators = {"y_pred": predicted, "y_true": true[true != ignore_index]}
+    for argument, array in indicators.items():
         wrong = array[~np.isin(array, (0, 1))]
         allowed = "hold 0 and 1 only, as it has a column per label"
         require(not len(wrong), OWNER, argument, allowed, wrong[:1].tolist(), OF_SCORES)
 
 
 def _codes(
-    metric: Metric, true: np.ndarray, given: np.ndarray, classes: Any, pos_label: Any
+    metric: Metric, true: np.ndarray, predicted: np.ndarray, classes: Any, pos_label: Any
 ) -> tuple[np.ndarray, int]:
     """The position of every label among the classes, true ones first, and how many there are."""
-    kinds = [INTEGER if x.dtype.kind in "biu" else x.dtype.type.__name__ for x in (true, given)]
-    allowed = f"hold labels of the type of y_true, {kinds[0]}"
-    require(kinds[0] == kinds[1], OWNER, "y_pred", allowed, kinds[1])
-    whole = kinds[0] == INTEGER
-    labels = np.concatenate([x.astype(np.int64) if whole else x for x in (true, given)])
-    found = np.unique(labels)
+    kind = _kind(true)
+    allowed = f"hold labels of the type of y_true, {kind}"
+    require(_kind(predicted) == kind, OWNER, "y_pred", allowed, _kind(predicted))
+    whole = kind == INTEGER
+    labels = np.concatenate([x.astype(np.int64) if whole else x for x in (true, predicted)])
+    occurring = np.unique(labels)
+    names = occurring
     if classes is not None:
-        found, occur = _array("classes", classes), found.tolist()
-        unknown = [label for label in occur if label not in found.tolist()]
-        ok = not unknown and len(np.unique(found)) == len(found)
-        allowed = "hold every class that occurs, each once"
-        cure = f"It lacks {unknown[:3]}: add them, or leave such rows out." if unknown else ""
-        require(ok, OWNER, "classes", allowed, found.tolist(), cure)
-    elif whole and np.isin(found, (0, 1)).all():
-        found = np.array([0, 1])
+        names = _array("classes", classes)
+        _check_classes(names, occurring)
+    elif whole and np.isin(names, (0, 1)).all():
+        names = np.array([0, 1])
     if pos_label is not None:
-        allowed = f"be one of two classes, here of {found.tolist()}"
-        ok = pos_label in found.tolist() if len(found) == 2 else isinstance(pos_label, str) != whole
-        ok = ok and len(found) < 3
-        require(ok, OWNER, "pos_label", allowed, repr(pos_label))
+        _check_positive(pos_label, names, whole=whole)
         return (labels == pos_label).astype(np.int64), 2
     # As in scikit-learn, a single integer class is the negative one, unless it is 1.
-    positive = isinstance(metric, ClassMetric) and metric.average == "binary"
-    ok = whole or len(found) > 1 or not positive
-    allowed, cure = "name both classes where only one occurs", 'As in classes=["no", "yes"].'
-    require(ok, OWNER, "classes", allowed, classes, cure)
-    order = np.argsort(found)
-    return order[np.searchsorted(found, labels, sorter=order)], max(2, len(found))
+    binary = isinstance(metric, ClassMetric) and metric.average == "binary"
+    both_known = whole or len(names) > 1 or not binary
+    allowed = "name both classes where only one occurs"
+    require(both_known, OWNER, "classes", allowed, classes, 'As in classes=["no", "yes"].')
+    order = np.argsort(names)
+    return order[np.searchsorted(names, labels, sorter=order)], max(2, len(names))
+
+
+def _kind(labels: np.ndarray) -> str:
+    """The type of labels in words."""
+    return INTEGER if labels.dtype.kind in "biu" else labels.dtype.type.__name__
+
+
+def _check_classes(names: np.ndarray, occurring: np.ndarray) -> None:
+    """Check that the named classes are different, and all that occur."""
+    unknown = [label for label in occurring.tolist() if label not in names.tolist()]
+    complete = not unknown and len(np.unique(names)) == len(names)
+    allowed = "hold every class that occurs, each once"
+    cure = f"It lacks {unknown[:3]}: add them, or leave such rows out." if unknown else ""
+    require(complete, OWNER, "classes", allowed, names.tolist(), cure)
+
+
+def _check_positive(pos_label: Any, names: np.ndarray, *, whole: bool) -> None:
+    """Check that the positive class is one of two; where one occurs, it may be the other."""
+    if len(names) == 2:
+        is_class = pos_label in names.tolist()
+    else:
+        is_class = len(names) == 1 and isinstance(pos_label, str) != whole
+    allowed = f"be one of two classes, here of {names.tolist()}"
+    require(is_class, OWNER, "pos_label", allowed, repr(pos_label))

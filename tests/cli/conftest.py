@@ -4,15 +4,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from evalign.estimators import fitting
-from evalign.estimators.network import Size, size_of_members
-from tests.cli.commands import done, fit, table, written
+from evalign.training import fitting
+from evalign.training.network import Size, size_of_members
+from tests.ground.cli.commands import done, fit, table, written
 
 
 # Of each module, because what lasts for the session would change the networks of other folders.
 @pytest.fixture(autouse=True, scope="module")
 def _small_networks():
-    """Train few and small networks: the tests of the command line need no good ones."""
+    """Train few and small networks: most tests of the command line need no good ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "size_of_members", lambda *_: Size(2, 16))
         yield
@@ -38,20 +38,15 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def command(data, tmp_path_factory):
-    """Return the command that makes `fitted`."""
+def said(data, tmp_path_factory):
+    """What the command that makes `fitted` says."""
     out = tmp_path_factory.mktemp("fitted") / "run"
-    return fit(data, out, epochs=4, decision="tuned")
-
-
-@pytest.fixture(scope="session")
-def said(command):
-    """What the command says."""
     with networks_as_usual():
-        return done(*command)
+        result = done(*fit(data, out, epochs=4, decision="tuned", model="network"))
+    return out, result
 
 
 @pytest.fixture(scope="session")
-def fitted(command, said):
-    """Make a run folder. Tests that change it copy it first."""
-    return command[command.index("--out") + 1]
+def fitted(said):
+    """A run folder of a network."""
+    return said[0]

@@ -9,10 +9,11 @@ from torch import nn
 
 from evalign import MetricLoss, exact_backward
 from evalign.estimators import AlignedClassifier
+from evalign.estimators.candidates import RECIPES
 from evalign.training import Settings, fit
-from evalign.training.recipes import RECIPES
 from tests import dtype_tolerances, tolerances
-from tests.estimator.models import SmallNetwork, imbalanced
+from tests.estimator.models import SmallNetwork
+from tests.ground.made import imbalanced
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),

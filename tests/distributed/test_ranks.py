@@ -17,7 +17,8 @@ from evalign import AlignedLoss, DecisionFitter, MetricLoss, exact_backward, met
 from evalign.losses import AUROCLoss, AveragePrecisionLoss, DiceLoss
 from tests import dtype_tolerances, tolerances
 from tests.distributed.processes import run
-from tests.estimator.models import imbalanced, quick
+from tests.estimator.models import quick
+from tests.ground.made import imbalanced
 
 CLASSES = 4
 # Rows per rank: even, uneven, and a rank without any.

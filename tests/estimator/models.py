@@ -1,9 +1,9 @@
-"""A classifier that fits fast, and data, for the tests of the estimator."""
+"""A classifier that fits fast, for the tests of the estimator."""
 
-import numpy as np
 from torch import nn
 
-from evalign.estimators import AlignedClassifier, fitting
+from evalign.estimators import AlignedClassifier
+from evalign.training import fitting
 
 
 class SmallNetwork:
@@ -33,14 +33,3 @@ def noted_losses(monkeypatch):
 
     monkeypatch.setattr(fitting, "ingredients", noted)
     return losses
-
-
-def imbalanced(rows=600, *, classes=2, seed=0):
-    """Make overlapping normal clouds; the share of class k falls with k."""
-    rng = np.random.default_rng(seed)
-    share = 0.2 ** np.arange(classes)
-    y = rng.choice(classes, rows, p=share / share.sum())
-    X = rng.normal(size=(rows, 4))
-    X[:, 0] += 2.5 * y
-    X[:, 1] += 2.5 * (y % 2)
-    return X, y

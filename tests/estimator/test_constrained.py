@@ -7,7 +7,8 @@ import pytest
 from sklearn.base import clone
 
 from evalign import AlignedClassifier, load, score
-from tests.estimator.models import imbalanced, quick
+from tests.estimator.models import quick
+from tests.ground.made import imbalanced
 
 pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
 

@@ -18,14 +18,15 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
-from evalign.estimators import AlignedClassifier, fitting
+from evalign.estimators import AlignedClassifier
+from evalign.estimators.candidates import RECIPES
 from evalign.estimators.targets import warn_of_positive
 from evalign.metrics import resolve
 from evalign.store.files import StoreError
-from evalign.training import TrainingWarning
-from evalign.training.recipes import RECIPES
+from evalign.training import TrainingWarning, fitting
 from tests import tolerances
-from tests.estimator.models import SmallNetwork, imbalanced, noted_losses, quick
+from tests.estimator.models import SmallNetwork, noted_losses, quick
+from tests.ground.made import imbalanced
 from tests.unit.training.runs import averaged, steps_noted
 
 X, Y = imbalanced(600, classes=3)
@@ -610,3 +611,12 @@ def test_a_positive_class_that_is_none(label):
         quick("f1", pos_label=label).fit(X2, JA)
     with pytest.raises(ValueError, match="pos_label of AlignedClassifier must be None, or one of"):
         quick(pos_label=1).fit(X, Y)
+
+
+def test_an_epoch_in_words():
+    scores = {"validation_loss": 1.0, "validation_metric": 0.5, "best": False}
+    record = {"epoch": 3, "temperature": None, **scores}
+    line = fitting.epoch_line("east", "f1", 9, record)
+    assert line == "east: epoch 3/9  loss 1.0000  f1 0.5000"
+    line = fitting.epoch_line("east", "f1", 9, record | {"temperature": 0.2, "best": True})
+    assert line == "east: epoch 3/9  temperature 0.2  loss 1.0000  f1 0.5000*"

@@ -8,7 +8,8 @@ import torch
 
 from evalign.tables import FrameEncoder
 from tests import tolerances
-from tests.estimator.models import SmallNetwork, imbalanced, quick
+from tests.estimator.models import SmallNetwork, quick
+from tests.ground.made import imbalanced
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",  # the exporter's own, as the next

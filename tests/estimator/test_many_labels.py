@@ -17,13 +17,15 @@ from torch import nn
 
 import evalign
 from evalign import AlignedClassifier, AlignedDecisionCV
-from evalign.estimators.members import Members, MembersAsRows
-from evalign.estimators.network import Size
+from evalign.estimators.candidates import RECIPES
 from evalign.estimators.rows import LabelledRows
 from evalign.metrics import resolve
+from evalign.tables.split import strata
 from evalign.training import TrainingWarning
-from evalign.training.recipes import RECIPES, ingredients
-from evalign.training.split import strata
+from evalign.training.classifier_rows import hold_out
+from evalign.training.members import Members, MembersAsRows
+from evalign.training.network import Size
+from evalign.training.recipes import ingredients
 from tests import tolerances
 from tests.estimator.models import noted_losses, quick
 from tests.estimator.test_export import exported
@@ -46,7 +48,7 @@ NEW = tagged(4000, seed=1)
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make the default network small: what these tests look at does not depend on its size."""
-    monkeypatch.setattr("evalign.estimators.fitting.size_of_members", lambda *given: Size(2, 8))
+    monkeypatch.setattr("evalign.training.fitting.size_of_members", lambda *given: Size(2, 8))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,7 @@ def test_predict_is_the_rule_of_the_probabilities(decision):
     given, eta = clf.predict(X), clf.predict_proba(X)
     assert given.dtype == np.int64
     assert given.shape == eta.shape == (len(X), 3)
-    thresholds = clf.rule_.gain[:, 0, 0].numpy()  # diag(t, 1 − t)
+    thresholds = clf.rule_.gain[:, 0, 0]  # diag(t, 1 − t)
     assert np.array_equal(given, eta > thresholds)
     assert np.array_equal(given, clf.decision_function(X) > 0)
     assert clf.rule_.decision == decision
@@ -173,7 +175,7 @@ def test_every_label_is_on_both_sides():
     y[[3, 77], 5] = 1  # two rows alone
     for seed in range(10):
         rows = LabelledRows(np.arange(400)[:, None], y, np.ones(400))
-        kept, held_out = (rows.take(part) for part in rows.hold_out(0.2, seed))
+        kept, held_out = (rows.take(part) for part in hold_out(rows, 0.2, seed))
         assert abs(len(held_out.y) - 80) <= 1
         for part in (kept, held_out):
             assert part.y.any(0).all()
@@ -193,7 +195,7 @@ def test_strata_are_of_what_is_rarest_in_a_row():
 def test_groups_are_held_out_together():
     groups = np.arange(len(Y)) // 5
     rows = LabelledRows(groups[:, None], Y, np.ones(len(Y)), groups)
-    kept, held_out = (rows.take(part) for part in rows.hold_out(0.2, 0))
+    kept, held_out = (rows.take(part) for part in hold_out(rows, 0.2, 0))
     assert not {*kept.X.ravel()} & {*held_out.X.ravel()}
     assert abs(len(held_out.y) / len(Y) - 0.2) < 0.05
 

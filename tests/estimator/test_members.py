@@ -9,14 +9,15 @@ from sklearn.metrics import f1_score
 from torch import nn
 
 from evalign import AlignedClassifier
-from evalign.estimators.members import Members, MembersAsRows
-from evalign.estimators.network import DROPOUT, Size, size_of_members
 from evalign.losses import LogitAdjustedLoss
 from evalign.store.files import StoreError
 from evalign.training import Settings, fit
+from evalign.training.members import Members, MembersAsRows
+from evalign.training.network import DROPOUT, Size, size_of_members
 from tests import tolerances
-from tests.estimator.models import imbalanced, noted_losses
+from tests.estimator.models import noted_losses
 from tests.forged import forge, opened
+from tests.ground.made import imbalanced
 
 EDGES = [torch.linspace(-2, 2, 9), None, torch.tensor([-1.0, 0.0, 3.0]), None]
 X, Y = imbalanced(300, classes=3)
@@ -41,7 +42,7 @@ def classifier(**arguments):
 def _small():
     """Make the network small: what these tests look at does not depend on its size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evalign.estimators.fitting.size_of_members", lambda *given: Size(3, 16))
+        patch.setattr("evalign.training.fitting.size_of_members", lambda *given: Size(3, 16))
         yield
 
 
@@ -151,7 +152,7 @@ def test_it_learns_and_validates_the_mean(monkeypatch):
 
 
 def test_it_is_trained_with_what_it_wants(monkeypatch):
-    from evalign.estimators import fitting
+    from evalign.training import fitting
 
     asked = []
     monkeypatch.setattr(fitting, "fit", lambda *a, settings, **rest: asked.append(settings) or [])

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm
 from sklearn.preprocessing import QuantileTransformer
 
-from evalign.estimators.scaling import QuantileNormal, levels
+from evalign.training.scaling import QuantileNormal, levels
 
 # Between two levels the map is linear where the normal quantile z of the level bends. Levels h
 # apart on the scale of z are off by |z| h² / 8: 0.02 between 1/192 and 2/192 (z = 2.6, h = 0.26).

@@ -8,8 +8,8 @@ import torch
 
 from evalign import AlignedClassifier
 from evalign.store.files import StoreError
-from tests.estimator.models import imbalanced
 from tests.forged import forge, opened, put
+from tests.ground.made import imbalanced
 
 X, Y = imbalanced(120, classes=3)
 

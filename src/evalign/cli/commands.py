@@ -43,7 +43,7 @@ def _do(work: str, shared: dict[str, Any], *, first: str = "", **own: Any) -> No
 
 @sharing(output)
 def demo(**shared: Any) -> None:
-    """Show what a rule, a loss and a bound do, in half a minute.
+    """Show what a rule, a bound and a blend do, in half a minute.
 
     The problem comes with scikit-learn: handwritten digits. Writes evalign-demo.html.
     """
@@ -145,7 +145,7 @@ def compare(
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
-    """Compare trees, a linear model and networks of three recipes on one table.
+    """Compare trees, a linear model and, with PyTorch, networks of three recipes on one table.
 
     All see the same folds, and are judged by argmax and with a decision rule, as is their blend.
 

@@ -8,13 +8,13 @@ from evalign.cli.dataset import load
 from evalign.cli.errors import refused
 from evalign.cli.outcome import tried_models
 from evalign.cli.terminal import Terminal, grid
+from evalign.core import stairs
 from evalign.core.metrics import resolve
-from evalign.estimators import AlignedClassifier, AlignedEnsemble
-from evalign.estimators.candidates import DEFAULT
+from evalign.estimators import AlignedEnsemble
+from evalign.estimators.candidates import DEFAULT, RECIPES
 from evalign.report import TriedModels
 from evalign.report.words import number, span, verdict_of_tried
 from evalign.tables.warnings import FEW_ROWS, DataWarning
-from evalign.training.recipes import RECIPES
 
 
 def compare_methods(spoken: Terminal, given: Namespace) -> None:
@@ -22,12 +22,9 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     dataset = load(given)
     labels, rows = dataset.labels, dataset.rows
     dataset.introduce(spoken)
-    usual = {"random_state": 0, "epochs": given.epochs}
-    # A network of each recipe, which holds out rows of its own for its epoch.
-    recipes = [(name, AlignedClassifier(given.metric, recipe=name, **usual)) for name in RECIPES]
     ensemble = AlignedEnsemble(
         given.metric,
-        candidates=[*DEFAULT, *recipes],
+        candidates=[*DEFAULT, *networks(spoken, given)],
         cv=given.folds,
         pos_label=labels.positive,
         random_state=0,
@@ -49,6 +46,18 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     )
     headings = ["candidate", "with a rule", "95% interval", "argmax", "95% interval", "seconds"]
     spoken.result(data, grid(headings, map(_cells, tried["rows"])), explained, "", sentence)
+
+
+def networks(spoken: Terminal, given: Namespace) -> list[tuple[str, Any]]:
+    """A network of each recipe, by its name; none without PyTorch."""
+    if not stairs.has_torch():
+        if given.epochs is not None:
+            raise stairs.needs_torch("--epochs")
+        spoken.note(f"No network is compared. {stairs.needs_torch('It')}")
+        return []
+    network = stairs.aligned_classifier()
+    usual = {"random_state": 0, "epochs": given.epochs}
+    return [(recipe, network(given.metric, recipe=recipe, **usual)) for recipe in RECIPES]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

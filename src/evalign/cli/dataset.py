@@ -18,9 +18,9 @@ from evalign.tables.features import Features
 from evalign.tables.files import Reading, TableFile, numbers_in, writing
 from evalign.tables.kinds import overview
 from evalign.tables.labels import Labels
+from evalign.tables.split import holdout_split
 from evalign.tables.values import ColumnValues, read_table
 from evalign.tables.warnings import warn_of_few, warn_of_left_out, warn_of_shared
-from evalign.training import holdout_split
 
 
 @dataclass(frozen=True)

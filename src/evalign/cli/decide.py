@@ -15,13 +15,13 @@ from evalign.cli.terminal import Terminal
 from evalign.core.metrics import resolve
 from evalign.core.text import listed
 from evalign.decisions import DecisionRule
-from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.inputs import FROM_ONE
-from evalign.decisions.saved_rule import RULE
+from evalign.decisions.saved_rule import read_state
+from evalign.decisions.settings import FitSettings
 from evalign.estimators.evidence import RuleSettings, evidence
 from evalign.estimators.out_of_fold import Method, OutOfFoldScores, as_argument
 from evalign.report.words import number, span
-from evalign.store.files import read_json, reading
+from evalign.store.files import reading
 from evalign.tables.files import TableFile, numbers_in
 from evalign.tables.labels import Labels
 
@@ -65,9 +65,8 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
 
 def apply_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide --rule`: write the columns of DATA and the label."""
-    tree = read_json(given.rule, RULE)
     with reading(given.rule):  # it may come from anyone
-        rule = DecisionRule.from_state_dict(tree["rule"])
+        rule = DecisionRule.from_state_dict(read_state(given.rule))
         if rule.classes is None or rule.task == "multilabel":
             raise ValueError("its labels have no names, or are several in a row")
     source = TableFile(given.data, reading_of(given.reading))

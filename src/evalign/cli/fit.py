@@ -24,7 +24,8 @@ from evalign.cli.outcome import (
     tried_models,
 )
 from evalign.cli.terminal import Terminal
-from evalign.estimators import AlignedClassifier, AlignedEnsemble
+from evalign.core import stairs
+from evalign.estimators import AlignedEnsemble
 from evalign.estimators.candidates import BLEND, DEFAULT
 from evalign.report import render
 from evalign.store.files import digest
@@ -44,6 +45,8 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     if getattr(given, other) is not None:
         whose = f"--epochs is for --model {run.NETWORK}, --time for all others"
         raise UsageError(f"--{other} must be left out with --model {given.model}: {whose}.")
+    if given.model == run.NETWORK and not stairs.has_torch():
+        raise stairs.needs_torch(f"--model {run.NETWORK}")
     files = {"data": given.data, "--test": given.test}
     arguments: run.About = {
         "evalign": evalign.__version__,
@@ -55,7 +58,7 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     training, test = split(dataset, given)
     dataset.introduce(spoken)
 
-    about = {"arguments": arguments, **_about(dataset, given.data.name, training, test)}
+    about = {"arguments": arguments, **_about(dataset, given, training, test)}
     del dataset  # the parts are a copy of its rows
     limit = given.time  # of the command, from its start
     if limit is not None:
@@ -77,7 +80,8 @@ def estimator(given: Namespace, labels: Labels, limit: float | None) -> run.Mode
     usual |= {"pos_label": labels.positive, "random_state": given.seed}
     usual["verbose"] = 0 if given.quiet else 1
     if given.model == run.NETWORK:
-        return AlignedClassifier(given.metric, epochs=given.epochs, **usual)
+        network = stairs.aligned_classifier()
+        return network(given.metric, epochs=given.epochs, **usual)
     candidates = DEFAULT if given.model == BLEND else (given.model,)
     return AlignedEnsemble(given.metric, candidates=candidates, time_limit=limit, **usual)
 
@@ -120,15 +124,21 @@ def _tested(
 
 
 def _about(
-    dataset: TrainingTable, file: str, training: LabelledFrame, test: LabelledFrame
+    dataset: TrainingTable, given: Namespace, training: LabelledFrame, test: LabelledFrame
 ) -> run.About:
-    labels, names = dataset.labels, ("evalign", "torch", "scikit-learn", "numpy")
+    labels = dataset.labels
+    packages = ["evalign", "scikit-learn", "numpy"]
+    if given.model == run.NETWORK:
+        packages.append("torch")
     counts = np.bincount(dataset.rows.y, minlength=len(labels.values))
     return {
-        "file": file,
+        "file": given.data.name,
         "columns": asdict(dataset.columns),
         "classes": list(labels.values),
         "rows_per_class": counts.tolist(),
         "rows": {"training": len(training.y), "test": len(test.y)},
-        "versions": {"Python": platform.python_version()} | {name: version(name) for name in names},
+        "versions": {
+            "Python": platform.python_version(),
+            **{name: version(name) for name in packages},
+        },
     }

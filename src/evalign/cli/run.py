@@ -13,8 +13,9 @@ from typing import Any
 
 from evalign.cli.dataset import Columns
 from evalign.core.text import plain
-from evalign.estimators import AlignedClassifier, AlignedEnsemble
-from evalign.store import archive, files
+from evalign.estimators import AlignedEnsemble
+from evalign.opening import estimator_of_file
+from evalign.store import files
 from evalign.store.files import digest, read_json, replacing, write_json
 from evalign.tables.labels import Labels
 
@@ -23,7 +24,7 @@ REPORT, ABOUT = "report.html", "run.json"
 NETWORK = "network"  # of --model: one network, which has no candidates
 LARGEST = 2**30  # bytes of a file, except those of the models
 About = dict[str, Any]
-Model = AlignedClassifier | AlignedEnsemble
+Model = Any  # an AlignedEnsemble, or an AlignedClassifier of the upper floor
 
 
 class FinishedRun:
@@ -49,7 +50,7 @@ class FinishedRun:
     def models(self) -> dict[str, Model]:
         """The "model" and, if there is one, the "baseline"."""
         with self.reading("model"):
-            model = archive.load(self.folder / "model")
+            model = estimator_of_file(self.folder / "model", {})
             same = model.classes_.tolist() == sorted(self.labels.values)
             if not same or list(model.features_.given) != self.columns.features:
                 raise ValueError(f"its classes or columns are not those of {ABOUT}")

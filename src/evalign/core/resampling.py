@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
-from torch import Tensor
 
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
-from evalign.core.numerics import at_once
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -52,13 +49,16 @@ def bootstrap(
         kinds, count = np.unique(cell * len(weights) + code, return_counts=True)
         if len(kinds) < len(y) / 4:  # else this would cost more than it saves
             cell, code = np.divmod(kinds, len(weights))
-            unit, times, weight = np.arange(len(kinds)), count, weights[code]
+            unit = np.arange(len(kinds))
+            times = count
+            weight = weights[code]
     mass = csr_array((weight, (unit, cell)), shape=(len(times), len(first)))  # repeated pairs add
 
     # The units of a true class form a stratum. Groups may hold several classes, and form only one.
     stratum = y[first][cell] if groups is None else np.zeros(len(times), int)
     order = np.argsort(stratum, kind="stable")
-    mass, starts = mass[order], np.flatnonzero(np.diff(stratum[order])) + 1
+    mass = mass[order]
+    starts = np.flatnonzero(np.diff(stratum[order])) + 1
     strata = np.split(times[order], starts)
     generators = np.random.default_rng(seed).spawn(len(strata))
     widest = max(len(times), len(first), classes**2 if metric.needs_matrix else classes)
@@ -93,17 +93,21 @@ def _values(
 ) -> np.ndarray:
     """The metric of each resample, given the mass of its cells (resamples, cells)."""
 
-    def sums(code: np.ndarray, size: int, counted: Any = True) -> Tensor:
+    def sums(code: np.ndarray, size: int, counted: Any = True) -> np.ndarray:
         """Sum the mass of the counted cells by code."""
-        ones, cell = np.ones(len(code)) * counted, np.arange(len(code))
-        return torch.from_numpy(cells @ csr_array((ones, (cell, code)), (len(code), size)))
+        ones = np.ones(len(code)) * counted
+        cell = np.arange(len(code))
+        return cells @ csr_array((ones, (cell, code)), (len(code), size))
 
-    parts = [sums(y, classes, y == predicted), sums(predicted, classes), sums(y, classes)]
+    full = None
     if metric.needs_matrix:
-        full = sums(y * classes + predicted, classes**2)
-        parts.append(full.unflatten(1, (classes, classes)))
-
-    def value(tp: Tensor, predicted: Tensor, actual: Tensor, full: Tensor | None = None) -> Tensor:
-        return metric(Confusion(tp, predicted, actual, actual.sum(), full))
-
-    return at_once(value, *parts).numpy()
+        full = sums(y * classes + predicted, classes**2).reshape(-1, classes, classes)
+    actual = sums(y, classes)
+    confusions = Confusion(
+        tp=sums(y, classes, y == predicted),
+        predicted=sums(predicted, classes),
+        actual=actual,
+        total=actual.sum(1),
+        full=full,
+    )
+    return metric(confusions)

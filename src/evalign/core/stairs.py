@@ -6,9 +6,13 @@ Nothing here imports torch unless a tensor came or a network was asked for.
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from evalign.core.errors import NeedsTorch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 def needs_torch(name: str) -> ImportError:
     """The error of something that trains or ships networks, where PyTorch is not installed."""
-    return ImportError(f"{name} needs PyTorch: pip install 'evalign[torch]'")
+    return NeedsTorch(f"{name} needs PyTorch: pip install 'evalign[torch]'")
 
 
 def has_torch() -> bool:
@@ -27,6 +31,20 @@ def has_torch() -> bool:
     from importlib.util import find_spec
 
     return find_spec("torch") is not None
+
+
+def no_attribute(module: str, name: str, upper: Collection[str] = ()) -> Exception:
+    """The error of a module's `__getattr__`: of a name of the `upper` floor, that it needs PyTorch.
+
+    `hasattr` is false after an AttributeError alone, and an import statement keeps the text of an
+    ImportError alone. So the error depends on who asks: `_handle_fromlist` is Python's own function
+    for "from module import name".
+    """
+    if name not in upper:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    error = needs_torch(name)
+    asked_by_import = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    return error if asked_by_import else AttributeError(str(error))
 
 
 def torch_of(name: str) -> Any:
@@ -74,6 +92,34 @@ def rule_module(rule: Any, probabilities: bool) -> "nn.Module":
     return RuleModule(rule, probabilities)
 
 
+class Process(NamedTuple):
+    """A process of torch.distributed: its rank, and how many there are."""
+
+    rank: int
+    size: int
+
+
+def ranks() -> Process | None:
+    """This process among those of torch.distributed; None without them."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return None
+    distributed = torch.distributed
+    if not distributed.is_initialized():
+        return None
+    return Process(distributed.get_rank(), distributed.get_world_size())
+
+
+def gathered(part: Any) -> Iterator[Any]:
+    """The part of each process of torch.distributed in turn, of which one at a time is held."""
+    distributed = torch_of("torch.distributed").distributed
+    rank = distributed.get_rank()
+    for source in range(distributed.get_world_size()):
+        sent = [part if source == rank else None]
+        distributed.broadcast_object_list(sent, src=source)
+        yield sent[0]
+
+
 def soft_confusion(logits: Any, target: Any, **settings: Any) -> Any:
     """The soft confusion of logits."""
     torch_of("Confusion.from_logits")
@@ -102,3 +148,40 @@ def slopes_by_autograd(metric: Any, c: Any) -> Any:
     from evalign.membership.slopes import by_autograd
 
     return by_autograd(metric, c)
+
+
+def aligned_classifier() -> Any:
+    """The class `AlignedClassifier`, which trains a network."""
+    torch_of("AlignedClassifier")
+    from evalign.training.classifier import AlignedClassifier
+
+    return AlignedClassifier
+
+
+def bytes_of_tensors(tensors: dict[str, Any]) -> bytes:
+    """Tensors by name, as a saved file holds them."""
+    return _saved_tensors("A tensor").bytes_of(tensors)
+
+
+def tensors_of_bytes(data: bytes, name: str) -> dict[str, Any]:
+    """The inverse of `bytes_of_tensors`, for untrusted bytes, which `name` holds."""
+    return _saved_tensors(name).tensors_of(data)
+
+
+def state_of_checkpoint(path: Path, name: str) -> dict[str, Any]:
+    """The plain values and tensors in a file that `torch.save` wrote, for `name`."""
+    return _saved_tensors(name).state_of_checkpoint(path)
+
+
+def register_networks(name: str) -> None:
+    """Make networks known to the store, for `name`, which holds one."""
+    torch_of(name)
+    aligned_classifier()
+
+
+def _saved_tensors(name: str) -> Any:
+    try:  # safetensors comes with the extra too
+        from evalign.training import saved_tensors
+    except ModuleNotFoundError as error:
+        raise needs_torch(name) from error
+    return saved_tensors

@@ -3,127 +3,188 @@
 import math
 
 import numpy as np
-import torch
 from scipy.optimize import minimize
-from torch import Tensor
-from torch.nn.functional import logsigmoid
 
+from evalign.decisions import formula
+from evalign.decisions.blocks import blocks, sigmoid, softmax
 from evalign.decisions.inputs import FLOOR, FROM_ONE
 
-NEWTON_STEPS, CONVERGED = 20, 1e-9
+NEWTON_STEPS = 20
+CONVERGED = 1e-9
 # With more classes the C × C Hessian would dominate the time of a fit, and is not formed.
 MOST_CLASSES_WITH_FACTOR = 64
 # Precisions of the prior, a normal distribution around the model's own probabilities: standard
 # deviation 1 for offsets of the log-odds, ½ for the factor. Classes without rows follow the prior.
-OFFSET_PRECISION, FACTOR_PRECISION = 1.0, 4.0
+OFFSET_PRECISION = 1.0
+FACTOR_PRECISION = 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against its class
+# A difference this small is between logits of the same probability, which is the floor.
+LOG_FLOOR = math.log(FLOOR)
 
 
-def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def factor_and_offsets(
+    logits: np.ndarray, labels: np.ndarray, weight: np.ndarray
+) -> tuple[float, np.ndarray]:
     """a and b (C,) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
     With more than `MOST_CLASSES_WITH_FACTOR` classes the factor stays 1. A factor below
     `LEAST_FACTOR` is fixed there, and the offsets are fitted again.
     """
-    if logits.shape[1] == 2:
-        a, b = factor_and_offset(logits[:, 1] - logits[:, 0], target[:, 1], weight)
-        return a, torch.stack([-b, b]) / 2
-    # A probability of 0 counts as the least other one, or as 1/(2N + 1): floors are outliers.
-    logits, floor = logits.log_softmax(1), math.log(FLOOR)
-    least = logits[logits > floor + FROM_ONE].min().clamp(max=-math.log(2 * len(logits) + 1))
-    logits = logits.masked_fill((logits - floor).abs() <= FROM_ONE, least)
-    if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
-        return logits.new_ones(()), _offsets_of_many(logits, target, weight)
-    actual = torch.cat([(weight @ (target * logits).sum(1)).unsqueeze(0), weight @ target])
-    prior = torch.full_like(actual, OFFSET_PRECISION)
+    rows, classes = logits.shape
+    if classes == 2:
+        a, b = factor_and_offset(logits[:, 1] - logits[:, 0], labels, weight)
+        return float(a), np.array([-b, b]) / 2
+    logits = _without_outliers(logits)
+    mass = np.bincount(labels, weight, classes)
+    if classes > MOST_CLASSES_WITH_FACTOR:
+        return 1.0, _offsets_of_many(logits, mass, weight)
+    of_labels = logits[np.arange(rows), labels]
+    actual = np.concatenate([[weight @ of_labels], mass])
+    prior = np.full_like(actual, OFFSET_PRECISION)
     prior[0] = FACTOR_PRECISION
-    usual = torch.eye(len(actual), dtype=logits.dtype, device=logits.device)[0]
+    usual = np.zeros_like(actual)
+    usual[0] = 1
 
-    def newton(numbers: Tensor, *, held: bool = False) -> Tensor:
+    def newton(numbers: np.ndarray, *, held: bool = False) -> np.ndarray:
         for _ in range(NEWTON_STEPS):
-            mass, hessian = _moments(logits, weight, numbers)
-            gradient, hessian = mass - actual + prior * (numbers - usual), hessian + prior.diag()
+            expected, hessian = _moments(logits, weight, numbers)
+            gradient = expected - actual + prior * (numbers - usual)
+            hessian += np.diag(prior)
             if held:
-                gradient[0] = hessian[0, 1:] = hessian[1:, 0] = 0
-            step = torch.linalg.solve(hessian, gradient).clamp(-1, 1)
+                gradient[0] = 0
+                hessian[0, 1:] = 0
+                hessian[1:, 0] = 0
+            step = np.linalg.solve(hessian, gradient).clip(-1, 1)
             numbers = numbers - step
-            if step.abs().max() < CONVERGED:
+            if np.abs(step).max() < CONVERGED:
                 break
         return numbers
 
     numbers = newton(usual)
     if numbers[0] < LEAST_FACTOR:
         numbers = newton(LEAST_FACTOR * usual, held=True)
-    return numbers[0], numbers[1:]
+    return float(numbers[0]), numbers[1:]
 
 
-def _moments(logits: Tensor, weight: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+def _without_outliers(logits: np.ndarray) -> np.ndarray:
+    """The log-probabilities of logits. Those at the floor get the least of the others.
+
+    A probability of 0 counts as the least other one, or as 1/(2N + 1): floors are outliers.
+    """
+    logs = np.empty_like(logits)
+    least = -math.log(2 * len(logits) + 1)
+    for part in blocks(*logits.shape):
+        shifted = formula.log_odds(logits[part], multilabel=False)
+        logs[part] = shifted - np.log(np.exp(shifted).sum(1))[:, None]
+        above_floor = logs[part] > LOG_FLOOR + FROM_ONE
+        least = min(least, logs[part].min(initial=0, where=above_floor))
+    for part in blocks(*logits.shape):
+        at_floor = np.abs(logs[part] - LOG_FLOOR) <= FROM_ONE
+        np.copyto(logs[part], least, where=at_floor)
+    return logs
+
+
+def _moments(
+    logits: np.ndarray, weight: np.ndarray, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Sums over rows of the mean and covariance under η of a class's logit and its indicator."""
-    classes = logits.shape[1]
-    mean, square = logits.new_zeros(1 + classes), logits.new_zeros(1 + classes, 1 + classes)
-    for part, w in zip(logits.split(2**14), weight.split(2**14), strict=True):
-        eta = (numbers[0] * part + numbers[1:]).softmax(-1)
-        weighted = w.unsqueeze(1) * eta
-        expected = (eta * part).sum(-1, keepdim=True)
-        slope = weighted * (part - expected)  # of the mass of each class in the factor
-        mean[0] += (w * expected[:, 0]).sum()
+    rows, classes = logits.shape
+    mean = np.zeros(1 + classes)
+    square = np.zeros((1 + classes, 1 + classes))
+    for part in blocks(rows, classes):
+        logit = logits[part]
+        eta = formula.probabilities(logit, numbers[0], numbers[1:], multilabel=False)
+        weighted = weight[part, None] * eta
+        expected = (eta * logit).sum(1)
+        slope = weighted * (logit - expected[:, None])  # of the mass of each class in the factor
+        mean[0] += (weight[part] * expected).sum()
         mean[1:] += weighted.sum(0)
-        square[0, 0] += (slope * part).sum()
+        square[0, 0] += (slope * logit).sum()
         square[0, 1:] += slope.sum(0)
         square[1:, 1:] -= eta.T @ weighted
     square[1:, 0] = square[0, 1:]
-    square[1:, 1:] += mean[1:].diag()
+    square[1:, 1:] += np.diag(mean[1:])
     return mean, square
 
 
-def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+def _offsets_of_many(logits: np.ndarray, actual: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The offsets b, by scipy's L-BFGS: softmax(logits + b) is e^b·η over its sum."""
-    eta, actual = logits.softmax(1), weight @ target
-    scale = (actual + OFFSET_PRECISION).rsqrt()  # makes all slopes alike
+    eta = softmax(logits)
+    scale = 1 / np.sqrt(actual + OFFSET_PRECISION)  # makes all slopes alike
 
     def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
-        b = scale * torch.from_numpy(numbers).to(eta)
-        total = eta @ b.exp()
-        value = weight @ total.log() - actual @ b + OFFSET_PRECISION / 2 * b @ b
-        slope = b.exp() * ((weight / total) @ eta) - actual + OFFSET_PRECISION * b
-        return value.item(), (scale * slope).cpu().numpy()
+        b = scale * numbers
+        powers = np.exp(b)
+        likelihood = 0.0
+        mass = np.zeros_like(b)
+        for part in blocks(*eta.shape):
+            total = eta[part] @ powers
+            likelihood += weight[part] @ np.log(total)
+            mass += (weight[part] / total) @ eta[part]
+        value = likelihood - actual @ b + OFFSET_PRECISION / 2 * b @ b
+        slope = powers * mass - actual + OFFSET_PRECISION * b
+        return value, scale * slope
 
-    how = {"ftol": 0, "gtol": CONVERGED, "maxcor": 30}
+    settings = {"ftol": 0, "gtol": CONVERGED, "maxcor": 30}
     start = np.zeros(len(actual))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=how)
-    return scale * torch.from_numpy(found.x).to(eta)
+    return scale * minimize(loss, start, jac=True, method="L-BFGS-B", options=settings).x
 
 
-def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def factor_and_offset(
+    margin: np.ndarray, positive: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The same for two classes, sigmoid(a·margin + b) (Platt scaling), of each column (N, ...)."""
-    high, low, floor = logsigmoid(margin.abs()), logsigmoid(-margin.abs()), math.log(FLOOR)
-    least = torch.where(low > floor + FROM_ONE, low, 0).amin(0)
-    least = least.clamp(max=-math.log(2 * len(margin) + 1))
-    margin = torch.where((low - floor).abs() <= FROM_ONE, margin.sign() * (high - least), margin)
+    size = np.abs(margin)
+    log_larger = -np.log1p(np.exp(-size))
+    log_smaller = log_larger - size
+    least = log_smaller.min(0, initial=0, where=log_smaller > LOG_FLOOR + FROM_ONE)
+    least = np.minimum(least, -math.log(2 * len(margin) + 1))
+    at_floor = np.abs(log_smaller - LOG_FLOOR) <= FROM_ONE
+    margin = np.where(at_floor, np.sign(margin) * (log_larger - least), margin)
 
-    def newton(a: Tensor, *, held: bool) -> tuple[Tensor, Tensor]:
-        b = torch.zeros_like(a)
+    def newton(a: np.ndarray, *, held: bool) -> tuple[np.ndarray, np.ndarray]:
+        b = np.zeros_like(a)
         for _ in range(NEWTON_STEPS):
-            p = (a * margin + b).sigmoid()
-            error, curve = weight * (p - positive), weight * p * (1 - p)
-            along = curve * margin
-            of_a = (error * margin).sum(0) + FACTOR_PRECISION * (a - 1)
-            of_b = error.sum(0) + OFFSET_PRECISION * b
-            aa, ab = (along * margin).sum(0) + FACTOR_PRECISION, along.sum(0)
-            bb = curve.sum(0) + OFFSET_PRECISION
+            of_a, of_b, aa, ab, bb = _slopes_and_curves(margin, positive, weight, a, b)
+            of_a = of_a + FACTOR_PRECISION * (a - 1)
+            of_b = of_b + OFFSET_PRECISION * b
+            aa = aa + FACTOR_PRECISION
+            bb = bb + OFFSET_PRECISION
             if held:
-                of_a = ab = torch.zeros_like(a)
-            size = aa * bb - ab * ab
-            by_a = ((bb * of_a - ab * of_b) / size).clamp(-1, 1)
-            by_b = ((aa * of_b - ab * of_a) / size).clamp(-2, 2)
-            a, b = a - by_a, b - by_b
-            if torch.maximum(by_a.abs(), by_b.abs()).max() < CONVERGED:
+                of_a = np.zeros_like(a)
+                ab = np.zeros_like(a)
+            determinant = aa * bb - ab * ab
+            by_a = ((bb * of_a - ab * of_b) / determinant).clip(-1, 1)
+            by_b = ((aa * of_b - ab * of_a) / determinant).clip(-2, 2)
+            a = a - by_a
+            b = b - by_b
+            if np.maximum(np.abs(by_a), np.abs(by_b)).max() < CONVERGED:
                 break
         return a, b
 
-    one = torch.ones_like(least)
+    one = np.ones_like(least)
     a, b = newton(one, held=False)
     if (a < LEAST_FACTOR).any():
-        _, again = newton(LEAST_FACTOR * one, held=True)
-        a, b = a.clamp(min=LEAST_FACTOR), torch.where(a < LEAST_FACTOR, again, b)
+        _, offset_of_least = newton(LEAST_FACTOR * one, held=True)
+        b = np.where(a < LEAST_FACTOR, offset_of_least, b)
+        a = np.maximum(a, LEAST_FACTOR)
     return a, b
+
+
+def _slopes_and_curves(
+    margin: np.ndarray, positive: np.ndarray, weight: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> np.ndarray:
+    """The slopes of the loss in a and b, and its curvature in a, in both and in b, (5, ...)."""
+    sums = np.zeros((5, *np.shape(a)))
+    for part in blocks(len(margin), max(np.size(a), 1)):
+        z, w = margin[part], weight[part]
+        p = sigmoid(a * z + b)
+        error = w * (p - positive[part])
+        curve = w * p * (1 - p)
+        along = curve * z
+        sums[0] += (error * z).sum(0)
+        sums[1] += error.sum(0)
+        sums[2] += (along * z).sum(0)
+        sums[3] += along.sum(0)
+        sums[4] += curve.sum(0)
+    return sums

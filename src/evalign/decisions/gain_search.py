@@ -1,7 +1,6 @@
 """More than two classes: find the gain matrix of the linearised metric by Frank–Wolfe."""
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from evalign.decisions.confusions import ScoredRows, weighted_argmax, without_last_bits
 from evalign.decisions.local_search import best_neighbour
@@ -16,7 +15,8 @@ ROWS_FOR_STARTS = 2**14
 STARTS_TIMES_CLASSES = 2**10
 # After this many steps only the best quarter of the starts continues, but at least four. Earlier,
 # the eventual winners are not yet ahead.
-STEPS_OF_ALL_STARTS, FEWEST_STARTS = 6, 4
+STEPS_OF_ALL_STARTS = 6
+FEWEST_STARTS = 4
 # With at most this many rows, single rows decide what a constraint costs, and local search begins
 # from all starts.
 ROWS_FOR_FULL_LOCAL_SEARCH = 2**7
@@ -27,11 +27,11 @@ ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 def best_rule(
     rows: ScoredRows,
     objective: Objective,
-    starts: Tensor | None = None,
-    own: Tensor | None = None,
+    starts: np.ndarray | None = None,
+    own: np.ndarray | None = None,
     *,
     believed: bool = False,
-) -> Tensor:
+) -> np.ndarray:
     """The best rule found, from given starts (S, ...) or from many.
 
     Constraints enter as (1 − s)·metric − s·violation. The search runs for many shares s at once,
@@ -42,60 +42,62 @@ def best_rule(
     """
     step = len(rows.eta) // ROWS_FOR_STARTS + 1
     few = len(rows.eta) <= ROWS_FOR_FULL_LOCAL_SEARCH
-    part = ScoredRows(*(each[::step] for each in rows))
+    part = rows.rows(slice(None, None, step)) if step > 1 else rows
     if starts is None:
-        mass = objective.over_groups(rows.actual().unsqueeze(1)).squeeze(1)
+        mass = objective.over_groups(rows.actual[:, None])[:, 0]
         starts = weighted_argmax(_starts(mass, own), objective)
         if step > 1:
             found = best_rule(part, objective.unconstrained(), starts)
-            starts = torch.stack([starts[0], found])
+            starts = np.stack([starts[0], found])
     if not objective.constraints:
-        found = _search(rows, objective, starts, rows.weight.new_zeros(1))[0]
-        return best_neighbour(rows, found, objective)[0] if believed and few else found[0]
+        rules, _ = _search(rows, objective, starts, np.zeros(1))
+        return best_neighbour(rows, rules, objective)[0] if believed and few else rules[0]
 
-    odds = rows.weight.new_tensor(ODDS)
+    odds = np.array(ODDS)
     shares = odds / (1 + odds)
     rules, scores = _search(part, objective, starts, shares)
     safest = best_rule(rows, objective.safest(), starts)
-    best = int(first_best(scores)) if scores.isfinite().any() else len(shares) - 1
-    low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
-    shares = torch.linspace(0, 1, 9, dtype=odds.dtype, device=odds.device) * (high - low) + low
-    rules, scores = _search(rows, objective, torch.stack([rules[best], safest]), shares)
+    best = int(first_best(scores)) if np.isfinite(scores).any() else len(shares) - 1
+    low = shares[max(best - 1, 0)]
+    high = shares[min(best + 1, len(shares) - 1)]
+    shares = np.linspace(0, 1, 9) * (high - low) + low
+    rules, scores = _search(rows, objective, np.stack([rules[best], safest]), shares)
 
-    found = torch.stack([safest, rules[first_best(scores)]])
-    found = torch.cat([found, starts]) if few else found
-    return best_neighbour(rows, found, objective)[0]
+    candidates = np.stack([safest, rules[first_best(scores)]])
+    candidates = np.concatenate([candidates, starts]) if few else candidates
+    return best_neighbour(rows, candidates, objective)[0]
 
 
-def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
+def _starts(mass: np.ndarray, own: np.ndarray | None) -> np.ndarray:
     """Class weights (S, C): the model's own, one over the mass (C,), each class up and down.
 
     They surround local optima, and points without a slope, where a class is never predicted.
     """
-    even = torch.where(mass > 0, mass.sum() / mass.clamp(min=1e-300), 1)
-    one = torch.ones_like(mass)
-    rarest = mass.argsort(stable=True)[: STARTS_TIMES_CLASSES // len(mass)]
-    up = one + 3 * torch.eye(len(mass), dtype=mass.dtype, device=mass.device)[rarest]
+    even = np.where(mass > 0, mass.sum() / np.maximum(mass, 1e-300), 1)
+    one = np.ones_like(mass)
+    rarest = mass.argsort(kind="stable")[: STARTS_TIMES_CLASSES // len(mass)]
+    up = one + 3 * np.eye(len(mass))[rarest]
     own = one if own is None else own
-    starts = torch.cat([torch.stack([own, even]), up, 1 / up])
-    return starts / starts.amax(-1, keepdim=True)
+    starts = np.concatenate([np.stack([own, even]), up, 1 / up])
+    return starts / starts.max(-1, keepdims=True)
 
 
 def _search(
-    rows: ScoredRows, objective: Objective, starts: Tensor, shares: Tensor
-) -> tuple[Tensor, Tensor]:
+    rows: ScoredRows, objective: Objective, starts: np.ndarray, shares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The best rule of all starts (S, ...) for each share, and its score."""
-    copies, number = len(starts), len(shares)
-    every = starts.repeat_interleave(number, 0)
-    rules, scores = frank_wolfe(rows, every, objective, shares.repeat(copies), number)
-    scores, rules = (each.unflatten(0, (copies, number)) for each in (scores, rules))
-    best = first_best(scores)
-    return rules[best, torch.arange(number, device=best.device)], scores.amax(0)
+    copies = len(starts)
+    problems = len(shares)
+    every = starts.repeat(problems, 0)
+    rules, scores = frank_wolfe(rows, every, objective, np.tile(shares, copies), problems)
+    rules = rules.reshape(copies, problems, *rules.shape[1:])
+    scores = scores.reshape(copies, problems)
+    return rules[first_best(scores), np.arange(problems)], scores.max(0)
 
 
 def frank_wolfe(
-    rows: ScoredRows, rules: Tensor, objective: Objective, shares: Tensor, problems: int
-) -> tuple[Tensor, Tensor]:
+    rows: ScoredRows, rules: np.ndarray, objective: Objective, shares: np.ndarray, problems: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Climb from B rules at once. Return the best rule on each path, and its score.
 
     To first order the best labels are argmax_j Σ_y η_y G[y, j] with G = ∂M/∂C. Their confusion
@@ -105,24 +107,26 @@ def frank_wolfe(
     belongs to a randomised rule, so the best corner is kept. Every `problems`-th rule belongs to
     the same problem, and most rules that lag behind are dropped.
     """
-    actual = rows.actual()
+    actual = rows.actual
     corner = rows.confusions(rules, objective)
-    best, score = rules.clone(), objective.scores(corner)
-    mean, value = corner.clone(), objective.mixed(corner, shares)
-    halvings = 0.5 ** torch.arange(12, dtype=mean.dtype, device=mean.device).view(-1, 1, 1)
-    active = torch.arange(len(rules), device=rules.device)
+    best = rules.copy()
+    score = objective.scores(corner)
+    mean = corner.copy()
+    value = objective.mixed(corner, shares)
+    halvings = 0.5 ** np.arange(12)[:, None, None]
+    active = np.arange(len(rules))
     for step in range(MOST_STEPS):
         if step == STEPS_OF_ALL_STARTS:
             kept = max(FEWEST_STARTS, len(value) // problems // 4)
-            compared = in_units_of_rounding(value).view(-1, problems)
-            ranks = compared.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
-            active = active[ranks.flatten()[active] < kept]
+            compared = in_units_of_rounding(value).reshape(-1, problems)
+            ranks = (-compared).argsort(axis=0, kind="stable").argsort(axis=0)
+            active = active[ranks.ravel()[active] < kept]
         if not len(active):
             break
         slopes = objective.slopes(mean[active], shares[active])
         rules = objective.mean_over_groups(slopes, actual)
-        largest = rules.abs().amax((-2, -1), keepdim=True)
-        rules = without_last_bits(rules / largest.clamp(min=1e-300))
+        largest = np.abs(rules).max((-2, -1), keepdims=True)
+        rules = without_last_bits(rules / np.maximum(largest, 1e-300))
         corner = rows.confusions(rules, objective)
         corner_score = objective.scores(corner)
         better = corner_score > score[active] + ROUNDING
@@ -131,8 +135,10 @@ def frank_wolfe(
 
         towards = corner - mean[active]
         gap = (slopes * towards).sum((1, 2))
-        path = mean[active].unsqueeze(1) + halvings * towards.unsqueeze(1)
-        values, halving = objective.mixed(path, shares[active].unsqueeze(1)).max(1)
+        path = mean[active][:, None] + halvings * towards[:, None]
+        values = objective.mixed(path, shares[active][:, None])
+        halving = values.argmax(1)
+        values = values[np.arange(len(values)), halving]
         rises = (values > value[active] + LEAST_PROGRESS) & (gap > ROUNDING)
         active = active[rises]
         mean[active] = path[rises, halving[rises]]

@@ -2,19 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from evalign.core import checks
+from evalign.core import checks, stairs
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
-from evalign.membership.rows import Task, per_row
+from evalign.core.task import Task
 from evalign.core.text import listed
-from evalign.core.values import check_indices, check_weights, refuse, signed, tensor_of
-from evalign.decisions.module import log_odds
+from evalign.core.values import array_of, check_indices, check_weights, per_row, refuse, signed
+from evalign.decisions.blocks import by_columns, map_blocks
+from evalign.decisions.formula import log_odds
+
+if TYPE_CHECKING:
+    from evalign.core.stairs import Array
+
+    Values = Array | list[Any]
+    Groups = Array | Sequence[int] | Sequence[str]
 
 # Replaces a probability of 0, whose logarithm would be infinite. It is half the float32 epsilon:
 # rounding the other probabilities to float32 hides anything smaller.
@@ -26,36 +31,36 @@ FROM_ONE = 0.02
 MOST_SHOWN = 8  # numbers of a row in an error
 ONE_ROW = "A single row has shape (1, C)."
 
-Values = Tensor | np.ndarray | list[Any]
-Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scores:
     """Scores of rows, (R, C) in float64, and their original form.
 
-    Rows are logits with maximum 0, or log-odds (R, L) if multilabel; `shape` is what they had
-    before they were flattened. A rule returns numpy arrays unless they were given `as_tensor`.
+    Rows are logits with maximum 0, or log-odds (R, L) if multilabel, and lie column by column.
+    `shape` is what they had before they were flattened, and `container` what they came in.
     """
 
-    rows: Tensor
+    rows: np.ndarray
     shape: tuple[int, ...]
     class_dim: int
     multilabel: bool
-    as_tensor: bool
+    container: Any
 
-    def in_original_form(self, values: Tensor) -> Any:
+    def shaped(self, values: np.ndarray) -> np.ndarray:
         """Values (R,) in the shape of the rows, or (R, C) in the shape of the scores."""
         shaped = values.reshape(*self.shape, *values.shape[1:])
-        shaped = shaped.movedim(-1, self.class_dim) if values.ndim == 2 else shaped
-        return shaped if self.as_tensor else shaped.cpu().numpy()
+        return np.moveaxis(shaped, -1, self.class_dim) if values.ndim == 2 else shaped
+
+    def in_original_form(self, values: np.ndarray) -> Any:
+        """The same as a tensor where the scores were one, on its device; otherwise an array."""
+        return stairs.in_form_of(self.shaped(values), self.container)
 
 
 def as_scores(
     owner: str,
-    logits: Values | None,
-    probabilities: Values | None,
-    y: Tensor | None,
+    logits: "Values | None",
+    probabilities: "Values | None",
+    y: np.ndarray | None,
     task: Task | None,
     class_dim: int | None,
     ignore_index: int | None,
@@ -67,64 +72,102 @@ def as_scores(
     Probabilities in place of logits are an error, or a warning if there is one for each label.
     Scores that `y` ignores may hold anything.
     """
-    one = (logits is None) != (probabilities is None)
-    got = "neither" if logits is None else "both"
-    require(one, owner, "logits or probabilities=", "be given, one of the two", got)
+    require(
+        (logits is None) != (probabilities is None),
+        owner,
+        "logits or probabilities=",
+        "be given, one of the two",
+        "neither" if logits is None else "both",
+    )
     name = "logits" if probabilities is None else "probabilities"
-    given: Any = logits if probabilities is None else probabilities
-    if classes is not None and {*getattr(given, "columns", ())} == {*classes}:
-        given = given[list(classes)]
-    values = tensor_of(owner, name, given).detach().double()
-    shape, of_labels = tuple(values.shape), None if y is None else tuple(y.shape)
+    container: Any = logits if probabilities is None else probabilities
+    if classes is not None and {*getattr(container, "columns", ())} == {*classes}:
+        container = container[list(classes)]
+    values = array_of(owner, name, container)
+    shape = values.shape
+    shape_of_labels = None if y is None else y.shape
     if class_dim is None:
-        if of_labels is not None and (task is None or shape != of_labels):
-            warn_of_layout(owner, shape, of_labels)
+        if shape_of_labels is not None and (task is None or shape != shape_of_labels):
+            warn_of_layout(owner, shape, shape_of_labels)
         class_dim = 1
     if values.ndim < 2:
         allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
         require(task != "multilabel" and values.ndim == 1, owner, name, allowed, shape, ONE_ROW)
-        values, class_dim = values.unsqueeze(1), 1
-    allowed = f"be a dimension of {name} of shape {shape}"
-    known = -values.ndim <= class_dim < values.ndim
-    require(known, owner, "class_dim", allowed, class_dim)
-    values = values.movedim(class_dim, -1)
-    flat = values.flatten(0, -2)
-    multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
+        values = values[:, None]
+        class_dim = 1
+    require(
+        -values.ndim <= class_dim < values.ndim,
+        owner,
+        "class_dim",
+        f"be a dimension of {name} of shape {shape}",
+        class_dim,
+    )
+    values = np.moveaxis(values, class_dim, -1)
+    shape_of_rows = values.shape[:-1]
+    columns = values.shape[-1]
+    flat = by_columns(values.reshape(-1, columns))
+    multilabel = task == "multilabel" or (task is None and shape == shape_of_labels and columns > 1)
     if y is not None:
-        ignored = signed(y.to(flat.device)) == ignore_index
-        ignored = ignored.movedim(class_dim, -1) if y.ndim == values.ndim else ignored
-        cells = flat if multilabel else flat[:, :1]
-        if ignored.numel() == cells.numel():  # otherwise `as_labels` complains
-            flat = flat.masked_fill(ignored.reshape(cells.shape), 1 / flat.shape[1])
+        ignored = signed(y) == ignore_index
+        if y.ndim == values.ndim:
+            ignored = np.moveaxis(ignored, class_dim, -1)
+        cells = flat.shape if multilabel else (len(flat), 1)
+        if ignored.size == cells[0] * cells[1] and ignored.any():  # else `as_labels` complains
+            np.copyto(flat, 1 / columns, where=ignored.reshape(cells))
     if probabilities is None:
-        rows, sound = log_odds(flat, multilabel=multilabel), flat.isfinite().all(1)
-        allowed, cure = "be finite", "The network has diverged, or masks a class: use -1e4 there."
+        sound = np.isfinite(flat).all(1)
+        allowed = "be finite"
+        cure = "The network has diverged, or masks a class: use -1e4 there."
     else:
-        rows, sound = _read_probabilities(flat, multilabel)
+        sound = _are_probabilities(flat, multilabel)
         allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
         cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
     if not sound.all():
-        first = int((~sound).nonzero()[0])
+        first = int(sound.argmin())
         shown = ", ".join(f"{value:g}" for value in flat[first, :MOST_SHOWN].tolist())
-        place = ", ".join(map(str, np.unravel_index(first, values.shape[:-1])))
+        place = ", ".join(map(str, np.unravel_index(first, shape_of_rows)))
         raise ValueError(complaint(owner, name, allowed, f"[{shown}] in row {place}", cure))
     if name == "logits":
-        several = flat.shape[1] > 1 and not multilabel
+        _refuse_probabilities(owner, flat, multilabel)
+        rows = _log_odds(flat, multilabel)
+    else:
+        rows = _logits_of_probabilities(flat, multilabel)
+    return Scores(rows, shape_of_rows, class_dim, multilabel, container)
+
+
+def _refuse_probabilities(owner: str, flat: np.ndarray, multilabel: bool) -> None:
+    """Refuse rows of probabilities in place of logits, and warn of single numbers like them."""
+    several = flat.shape[1] > 1 and not multilabel
+    if several:
+        like = rows_of_probabilities(flat)
+    else:
         # All of enough different numbers lie from 0 to 1, as logits rarely do.
-        like = bool(((flat >= 0) & (flat <= 1)).all()) and len(flat.unique()) >= ENOUGH_ROWS
-        if rows_of_probabilities(flat) if several else like:
-            got = f"rows from 0 to 1{' that sum to 1' if several else ''}"
-            cure = "Pass them by name: probabilities=p."
-            text = complaint(owner, name, "not be probabilities", got, cure)
-            if several:
-                raise ValueError(text)
-            warn(text)
-    return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))
+        like = bool(((flat >= 0) & (flat <= 1)).all()) and len(np.unique(flat)) >= ENOUGH_ROWS
+    if not like:
+        return
+    text = complaint(
+        owner,
+        "logits",
+        "not be probabilities",
+        f"rows from 0 to 1{' that sum to 1' if several else ''}",
+        "Pass them by name: probabilities=p.",
+    )
+    if several:
+        raise ValueError(text)
+    warn(text)
+
+
+def _log_odds(logits: np.ndarray, multilabel: bool) -> np.ndarray:
+    """Rows of logits with maximum 0, in their place unless one logit stands for two."""
+    if multilabel:
+        return logits
+    rows = np.empty((len(logits), 2), order="F") if logits.shape[1] == 1 else logits
+    return map_blocks(lambda part: log_odds(part, multilabel=False), logits, rows)
 
 
 def is_text(y: Any) -> bool:
     """Whether labels are strings."""
-    if isinstance(y, Tensor):
+    if stairs.is_tensor(y):
         return False
     array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
     objects = array.dtype.kind == "O"
@@ -146,75 +189,91 @@ def codes_of(
     return codes[place].reshape(np.shape(y)), names
 
 
-def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
-    """Logits of probabilities, with `FLOOR` in place of 0, and which rows are probabilities."""
+def _are_probabilities(values: np.ndarray, multilabel: bool) -> np.ndarray:
+    """Which rows are probabilities."""
     sound = ((values >= -FROM_ONE) & (values <= 1 + FROM_ONE)).all(1)
-    values = values.clamp(0, 1)
+    if multilabel or values.shape[1] == 1:
+        return sound
+    return sound & (np.abs(values.clip(0, 1).sum(1) - 1) <= FROM_ONE)
+
+
+def _logits_of_probabilities(values: np.ndarray, multilabel: bool) -> np.ndarray:
+    """Logits of probabilities, with `FLOOR` in place of 0."""
+    values = values.clip(0, 1)
     if multilabel:
-        return values.clamp(min=FLOOR).log() - (1 - values).clamp(min=FLOOR).log(), sound
+        return np.log(np.maximum(values, FLOOR)) - np.log(np.maximum(1 - values, FLOOR))
     if values.shape[1] == 1:
-        values = torch.cat([1 - values, values], 1)
-    sound &= (values.sum(1) - 1).abs() <= FROM_ONE
-    return log_odds(values.clamp(min=FLOOR).log(), multilabel=False), sound
+        values = np.concatenate([1 - values, values], 1)
+    return log_odds(np.log(np.maximum(values, FLOOR)), multilabel=False)
 
 
-def without_floor(probabilities: Tensor) -> Tensor:
+def without_floor(probabilities: np.ndarray) -> np.ndarray:
     """Probabilities with 0 restored at the floor, so that no rule expects rows of such a class."""
-    return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
+    return np.where(probabilities <= 2 * FLOOR, 0, probabilities)
 
 
-def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """Labels, (R,) or (R, L), and a factor for their weights: 0 for labels to ignore."""
-    labels = signed(y.to(scores.rows.device))
-    columns, shape, form = scores.rows.shape[1], scores.shape, f"have shape {scores.shape}"
+def as_labels(
+    owner: str, y: np.ndarray, scores: Scores, ignore_index: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, (R,) or (R, L), and whether each counts: not those to ignore."""
+    labels = signed(y)
+    columns = scores.rows.shape[1]
+    shape = scores.shape
+    form = f"have shape {shape}"
     classes, source = columns, "the columns of the scores"
     if scores.multilabel:
         checks.check_ignored(owner, ignore_index)
         shape, form = (*shape, columns), "have the shape of the scores"
         classes, source = 2, "1 where a row has the label"
-        labels = labels.movedim(scores.class_dim, -1) if labels.ndim == len(shape) else labels
+        if labels.ndim == len(shape):
+            labels = np.moveaxis(labels, scores.class_dim, -1)
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
     cure = "Where classes come last, pass class_dim=-1."
-    require(tuple(labels.shape) == shape, owner, "y", form, tuple(y.shape), cure)
-    labels = labels.reshape(-1, columns) if scores.multilabel else labels.flatten()
-    seen = labels != ignore_index
-    labels = labels.masked_fill(~seen, 0)
-    whole = labels.long()
+    require(labels.shape == shape, owner, "y", form, y.shape, cure)
+    labels = labels.reshape(-1, columns) if scores.multilabel else labels.ravel()
+    counts = labels != ignore_index
+    labels = np.where(counts, labels, 0)
+    with np.errstate(invalid="ignore"):  # NaN and infinite labels are refused below
+        whole = labels.astype(np.int64)
     refuse(whole != labels, labels, owner, "y", "hold integers")
     check_indices(owner, "y", whole, classes, source)
-    return whole, seen.double()
+    return whole, counts
 
 
-def as_weights(owner: str, sample_weight: Values | None, scores: Scores) -> Tensor:
+def as_weights(owner: str, sample_weight: "Values | None", scores: Scores) -> np.ndarray:
     """Weights of the rows (R,), or (R, L) if multilabel."""
     rows = scores.rows
-    weight = rows.new_ones(len(rows))
+    weight = np.ones(len(rows))
     if sample_weight is not None:
-        weight = tensor_of(owner, "sample_weight", sample_weight).detach().to(rows)
+        weight = array_of(owner, "sample_weight", sample_weight).astype(np.float64)
         check_weights(owner, weight)
-        weight = per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
-    return weight.unsqueeze(1).expand_as(rows) if scores.multilabel else weight
+        weight = per_row(owner, "sample_weight", weight, scores.shape).ravel()
+    return np.broadcast_to(weight[:, None], rows.shape) if scores.multilabel else weight
 
 
 def group_values(
-    owner: str, groups: Groups, shape: tuple[int, ...], argument: str = "groups"
+    owner: str, groups: "Groups", shape: tuple[int, ...], argument: str = "groups"
 ) -> np.ndarray:
     """The group of each row as given, integers or strings."""
     refuse_masked(owner, argument, groups)
-    given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-    ok = is_text(given) or given.dtype.kind in "iub"
-    cure = "Give rows that lack one a group of their own."
-    require(ok, owner, argument, "be integers or strings", given.dtype, cure)
-    allowed = f"be one for each row, {shape}"
-    require(given.shape == shape, owner, argument, allowed, given.shape)
-    return given
+    values = np.asarray(stairs.as_numpy(groups))
+    require(
+        is_text(values) or values.dtype.kind in "iub",
+        owner,
+        argument,
+        "be integers or strings",
+        values.dtype,
+        "Give rows that lack one a group of their own.",
+    )
+    require(values.shape == shape, owner, argument, f"be one for each row, {shape}", values.shape)
+    return values
 
 
-def class_vector(owner: str, name: str, values: Any, classes: int) -> Tensor:
+def class_vector(owner: str, name: str, values: Any, classes: int) -> np.ndarray:
     """A finite number for each of the classes."""
     vector = checks.numbers(values)
-    ok = vector.shape == (classes,) and bool(vector.isfinite().all())
+    ok = vector.shape == (classes,) and bool(np.isfinite(vector).all())
     allowed = f"hold a finite number for each of the {classes} classes"
     require(ok, owner, name, allowed, repr(values))
     return vector

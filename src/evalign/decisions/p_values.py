@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betainc, ndtr, ndtri
-from torch import Tensor, stack
 
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, OfClass
-from evalign.decisions.objective import Objective, each_of
+from evalign.decisions.objective import Objective
 
 # The sum of a confusion that counts the rows of each rate.
 RATES = {
@@ -56,28 +55,29 @@ def rate_of(constraint: Constraint) -> Rate | None:
 class CellSums(NamedTuple):
     """Sums of weights and of squared weights (K, G, d, d), by rule, group, true class and label."""
 
-    mass: Tensor
-    squares: Tensor
+    mass: np.ndarray
+    squares: np.ndarray
 
     @classmethod
-    def of(cls, objective: Objective, mass: Tensor, squares: Tensor) -> "CellSums":
-        number = objective.groups or 1
-        return cls(*(x.unflatten(-2, (number, -1)) for x in (mass, squares)))
+    def of(cls, objective: Objective, mass: np.ndarray, squares: np.ndarray) -> "CellSums":
+        """The sums of an objective's matrices (K, G·d, d)."""
+        number, _, labels = mass.shape
+        shape = (number, objective.groups or 1, labels, labels)
+        return cls(mass.reshape(shape), squares.reshape(shape))
 
     def rates(self, constraint: Constraint) -> tuple[np.ndarray, np.ndarray]:
         """The rates (K, G) and their effective numbers of rows; G is 1 unless it is a gap."""
         rate = rate_of(constraint)
         assert rate is not None
 
-        def rate_and_rows(x: Tensor) -> Tensor:
-            c = Confusion.from_matrix(x)
-            rows = getattr(c, rate.of).expand_as(c.tp)[rate.class_index]
-            return stack([constraint.metric(c), rows])
+        def rows_of(c: Confusion) -> np.ndarray:
+            counts = c.total_of_each if rate.of == "total" else getattr(c, rate.of)
+            return np.broadcast_to(counts, c.tp.shape)[..., rate.class_index]
 
-        groups = self if constraint.gap else (x.sum(1, keepdim=True) for x in self)
-        mass, squares = (each_of(rate_and_rows, x).cpu().numpy() for x in groups)
-        rows = mass[..., 1] ** 2 / np.maximum(squares[..., 1], 1e-300)
-        return np.clip(mass[..., 0], 0, 1), rows
+        sums = self if constraint.gap else (x.sum(1, keepdims=True) for x in self)
+        mass, squares = (Confusion.from_matrix(x) for x in sums)
+        rows = rows_of(mass) ** 2 / np.maximum(rows_of(squares), 1e-300)
+        return np.clip(constraint.metric(mass), 0, 1), rows
 
 
 def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:

@@ -22,12 +22,11 @@ test ignores that the search has seen the rows, so the promise is approximate.
 import math
 
 import numpy as np
-import torch
 from scipy.special import ndtri
-from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.input_warnings import warn
+from evalign.decisions.blocks import softmax
 from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.p_values import CellSums, p_values, rate_of, slack_and_error
@@ -69,25 +68,27 @@ def promised(rows: LogitRows, objective: Objective, confidence: float) -> Fitted
 
 
 def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> Fitted:
-    logits, target, weight, _, groups = rows
-    margin, target = logits[:, 1] - logits[:, 0], objective.by_group(target, groups)
-    middle, below, matrices = all_cuts(margin, target, weight)
-    _, _, squares = all_cuts(margin, target, weight**2)
-    seen, scores = CellSums.of(objective, matrices, squares), scores_of_cuts(matrices, objective)
+    margin = rows.logits[:, 1] - rows.logits[:, 0]
+    target = rows.target
+    weight = rows.weight
+    number = objective.groups or 1
+    middle, below, matrices = all_cuts(margin, target, weight, number)
+    _, _, squares = all_cuts(margin, target, weight**2, number)
+    seen = CellSums.of(objective, matrices, squares)
+    scores = scores_of_cuts(matrices, objective)
     p = np.stack([p_values(each, seen, level) for each in objective.constraints])
-    passed = np.stack(
-        [climbed(*tested, below, level) for tested in zip(objective.constraints, p, strict=True)]
-    ).all(0)
-    passed = torch.from_numpy(passed).to(scores.device) & scores.isfinite()
+    tests = zip(objective.constraints, p, strict=True)
+    passed = np.stack([climbed(constraint, found, below, level) for constraint, found in tests])
+    passed = passed.all(0) & np.isfinite(scores)
     passes = bool(passed.any())
     if not passes:
-        worst = torch.from_numpy(p.max(0)).to(scores).masked_fill(scores.isneginf(), torch.inf)
+        worst = np.where(scores == -np.inf, np.inf, p.max(0))
         passed = worst <= worst.min() * (1 + ROUNDING)
-    best = best_cut(middle, scores.masked_fill(~passed, -torch.inf))
-    return Fitted(threshold_gains(middle[best]), "labels", scores[best].item(), passes)
+    best = best_cut(middle, np.where(passed, scores, -np.inf))
+    return Fitted(threshold_gains(middle[best]), "labels", float(scores[best]), passes)
 
 
-def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) -> np.ndarray:
+def climbed(constraint: Constraint, p: np.ndarray, below: np.ndarray, level: float) -> np.ndarray:
     """Which of all cuts pass, by their p-values: on the ladder, unless the rate is monotone.
 
     A rate among the rows with a label is climbed from few of these rows to many; accuracy or a gap
@@ -97,7 +98,7 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
     assert rate is not None
     if rate.monotone:
         return p <= level
-    under, rows = below.cpu().numpy(), int(below[-1])
+    rows = int(below[-1])
     sizes = rows * 0.5 ** (
         np.arange(STEPS_PER_HALVING * math.log2(max(rows, 2)) + 1) / STEPS_PER_HALVING
     )
@@ -111,7 +112,7 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
 
     def places(sizes: np.ndarray, from_below: bool) -> np.ndarray:
         count = np.round(sizes) if from_below else rows - np.round(sizes)
-        return np.minimum(np.searchsorted(under, count), len(under) - 1)
+        return np.minimum(np.searchsorted(below, count), len(below) - 1)
 
     starts = first * ratio ** np.arange(math.log(max(rows / first, 1)) / math.log(ratio) + 1)
     starts = np.concatenate([places(starts[starts <= most], side) for side in sides])
@@ -126,8 +127,10 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
 
 
 def _best_rule(rows: LogitRows, objective: Objective, level: float) -> Fitted:
-    z, best, margins = float(ndtri(1 - level)), None, np.zeros(len(objective.constraints))
-    met, true = margins, objective.by_group(rows.target, rows.groups)
+    z = float(ndtri(1 - level))
+    best: tuple[float, Fitted] | None = None
+    margins = np.zeros(len(objective.constraints))
+    met = margins
     for _ in range(SEARCHES):
         try:
             tighter = objective.tightened(margins.tolist()) if margins.any() else objective
@@ -137,9 +140,13 @@ def _best_rule(rows: LogitRows, objective: Objective, level: float) -> Fitted:
                 raise
             margins = (met + margins) / 2  # too much: go halfway back
             continue
-        met, eta = margins, (rule.factor * rows.logits + rule.offsets).softmax(1)
-        scored = [ScoredRows(eta, true, w) for w in (rows.weight, rows.weight**2)]
-        seen = CellSums.of(objective, *(each.matrices(rule.gain.unsqueeze(0)) for each in scored))
+        met = margins
+        eta = softmax(rows.logits, rule.factor, rule.offsets)
+        mass, squares = (
+            ScoredRows(eta, rows.target, weight, objective.groups or 1).matrices(rule.gain[None])
+            for weight in (rows.weight, rows.weight**2)
+        )
+        seen = CellSums.of(objective, mass, squares)
         limits = [slack_and_error(each, seen, z) for each in objective.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])
         if best is None or short.max() < best[0]:

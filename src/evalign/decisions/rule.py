@@ -2,23 +2,23 @@
 
 import math
 import os
-from copy import deepcopy
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from evalign.core import stairs
 from evalign.core.checks import require
-from evalign.core.metrics import MetricFunction
-from evalign.membership.rows import Task
+from evalign.core.task import Task
 from evalign.core.text import plain
-from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, Values, as_scores
-from evalign.decisions.module import RuleModule
-from evalign.decisions.saved_rule import RULE, Decision, checked_state
-from evalign.store.files import write_json
+from evalign.decisions import formula
+from evalign.decisions.blocks import map_blocks
+from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, as_scores
+from evalign.decisions.saved_rule import OWNER, Decision, checked_state, write_rule
+
+if TYPE_CHECKING:
+    from evalign.core.metrics import MetricFunction
+    from evalign.decisions.inputs import Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +48,18 @@ class DecisionRule:
         named: whether labels are returned by the names in `classes`.
     """
 
-    gain: Tensor
+    gain: np.ndarray
     decision: Decision
     source: str
-    metric: str | MetricFunction | None = None
+    metric: "str | MetricFunction | None" = None
     constraint: str | None = None
     score: float | None = None
-    offsets: Tensor | None = None
+    offsets: np.ndarray | None = None
     factor: float = 1.0
     task: Task | None = None
     classes: list[str | float] | None = None
     class_dim: int = 1
-    class_prior: Tensor | None = None
+    class_prior: np.ndarray | None = None
     rows: int | None = None
     slacks: dict[str, float] | None = None
     confidence: float | None = None
@@ -67,23 +67,55 @@ class DecisionRule:
     argmax_score: float | None = None
     named: bool = False
 
-    def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
+    def __post_init__(self) -> None:
+        for name in ("gain", "offsets", "class_prior"):
+            values = getattr(self, name)
+            if values is not None:
+                array = np.array(stairs.as_numpy(values), dtype=np.float64)
+                object.__setattr__(self, name, array)
+
+    def __call__(
+        self, logits: "Values | None" = None, *, probabilities: "Values | None" = None
+    ) -> Any:
         """Labels: class indices, or names if the fit was given names; 0 and 1 if multilabel."""
-        scores, formula = self._read("DecisionRule", logits, probabilities)
-        labels = scores.in_original_form(formula.labels_of(formula.softmax(scores.rows)))
-        names = np.array(self.classes)
-        return names[np.asarray(labels.tolist(), np.int64)] if self.named else labels
+        scores = self._read(logits, probabilities)
+        columns = scores.rows.shape[1:] if self.multilabel else ()
+        labels = np.empty((len(scores.rows), *columns), dtype=np.int64)
 
-    def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
+        def of_block(logits: np.ndarray) -> np.ndarray:
+            return formula.labels(self._expected_gains(logits), multilabel=self.multilabel)
+
+        labels = map_blocks(of_block, scores.rows, labels)
+        if self.named:
+            return np.array(self.classes)[scores.shaped(labels)]
+        return scores.in_original_form(labels)
+
+    def scores(
+        self, logits: "Values | None" = None, *, probabilities: "Values | None" = None
+    ) -> Any:
         """Scores, a column for each class: labels are the argmax, or score > 0 if multilabel."""
-        scores, formula = self._read("DecisionRule", logits, probabilities)
-        return scores.in_original_form(formula.scores_of(formula.softmax(scores.rows)))
+        scores = self._read(logits, probabilities)
+        gains = map_blocks(self._expected_gains, scores.rows, np.empty(scores.rows.shape))
+        return scores.in_original_form(gains)
 
-    def probabilities(self, logits: Values) -> Any:
+    def probabilities(self, logits: "Values") -> Any:
         """Probabilities η, float64, with a column for each class."""
-        scores, formula = self._read("DecisionRule", logits, None)
-        eta = formula.softmax(scores.rows)
-        return scores.in_original_form(eta[..., 1] if self.multilabel else eta)
+        scores = self._read(logits, None)
+
+        def of_block(logits: np.ndarray) -> np.ndarray:
+            eta = self._probabilities(logits)
+            return eta[..., 1] if self.multilabel else eta
+
+        eta = map_blocks(of_block, scores.rows, np.empty(scores.rows.shape))
+        return scores.in_original_form(eta)
+
+    def _probabilities(self, logits: np.ndarray) -> np.ndarray:
+        offsets = 0.0 if self.offsets is None else self.offsets
+        return formula.probabilities(logits, self.factor, offsets, multilabel=self.multilabel)
+
+    def _expected_gains(self, logits: np.ndarray) -> np.ndarray:
+        eta = self._probabilities(logits)
+        return formula.expected_gains(eta, self.gain, multilabel=self.multilabel)
 
     def __str__(self) -> str:
         """The rule in words: from which probability on, or by which offsets of the logits."""
@@ -97,20 +129,21 @@ class DecisionRule:
         lines = [f"{name!s:{width}}  {by:+.2f}" for name, by in added]
         return "\n".join(["the largest logit plus", *lines])
 
-    def _added(self, against: int) -> Tensor:
+    def _added(self, against: int) -> np.ndarray:
         """What has to be added to each logit for its class to be even with one class (C,).
 
         These numbers are the whole rule if G is diagonal, and otherwise exact where only the two
         classes are possible. A class that is never predicted has −∞.
         """
         gain = self.gain
-        won = (gain.diag() - gain[:, against]).clamp(min=0)
-        lost = (gain[against, against] - gain[against]).clamp(min=0)
-        by = (won / lost).log()
+        won = np.maximum(gain.diagonal() - gain[:, against], 0)
+        lost = np.maximum(gain[against, against] - gain[against], 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by = np.log(won / lost)
         by[against] = 0
         if self.offsets is not None:
             by = by + self.offsets - self.offsets[against]
-        return (by / self.factor).nan_to_num(-torch.inf, torch.inf, -torch.inf)
+        return np.nan_to_num(by / self.factor, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
 
     @property
     def threshold(self) -> Any:
@@ -118,50 +151,59 @@ class DecisionRule:
 
         0 means always, 1 never. If multilabel it is an array (L,). More classes have no threshold.
         """
-        at = self.log_odds
-        at = torch.where(at.abs() > -math.log(FLOOR), at.sign() * torch.inf, at).sigmoid()
-        return at.cpu().numpy() if self.multilabel else at.item()
+        at = np.asarray(self.log_odds)
+        beyond = np.abs(at) > -math.log(FLOOR)
+        within = np.where(beyond, 0, at)
+        share = np.where(beyond, at > 0, 1 / (1 + np.exp(-within)))
+        return share if self.multilabel else float(share)
 
     @property
-    def log_odds(self) -> Tensor:
-        """The `threshold` on the scale of the logits: (), or (L,) if multilabel."""
+    def log_odds(self) -> Any:
+        """The `threshold` on the scale of the logits: a number, or an array (L,) if multilabel."""
         if self.multilabel:
-            offsets = 0 if self.offsets is None else self.offsets
-            return ((self.gain[:, 0, 0] / self.gain[:, 1, 1]).log() - offsets) / self.factor
+            offsets = 0.0 if self.offsets is None else self.offsets
+            with np.errstate(divide="ignore"):
+                of_probabilities = np.log(self.gain[:, 0, 0]) - np.log(self.gain[:, 1, 1])
+            return (of_probabilities - offsets) / self.factor
         if (number := len(self.gain)) != 2:
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
-        return -self._added(0)[1]
+        return -float(self._added(0)[1])
 
     @property
     def multilabel(self) -> bool:
         """Whether each column is a label of its own."""
         return self.task == "multilabel"
 
-    def _read(
-        self, owner: str, logits: Values | None, probabilities: Values | None
-    ) -> tuple[Scores, RuleModule]:
-        """The scores, and the formula on their device."""
-        how = self.task, self.class_dim, None, self.classes
-        scores = as_scores(owner, logits, probabilities, None, *how)
-        name = "logits" if probabilities is None else "probabilities"
+    def _read(self, logits: "Values | None", probabilities: "Values | None") -> Scores:
+        """The scores, checked to be of the classes or labels of the rule."""
+        scores = as_scores(
+            OWNER, logits, probabilities, None, self.task, self.class_dim, None, self.classes
+        )
         kind = "labels" if self.multilabel else "classes"
-        allowed = f"have {len(self.gain)} {kind}, as in the fit of the rule"
-        got = scores.rows.shape[1]
-        require(got == len(self.gain), owner, name, allowed, got, ONE_ROW)
-        return scores, RuleModule(self).to(scores.rows.device)
+        require(
+            scores.rows.shape[1] == len(self.gain),
+            OWNER,
+            "logits" if probabilities is None else "probabilities",
+            f"have {len(self.gain)} {kind}, as in the fit of the rule",
+            scores.rows.shape[1],
+            ONE_ROW,
+        )
+        return scores
 
-    def as_module(self, *, probabilities: bool = False) -> RuleModule:
-        """The rule as a module from logits to label indices, to ship with a network.
+    def as_module(self, *, probabilities: bool = False) -> Any:
+        """The rule as an `nn.Module` from logits to label indices, to ship with a network.
 
         With `probabilities` the module returns labels and probabilities, with a column for each
-        class. It checks nothing: a row with NaN or infinite logits gets the label −1.
+        class. It checks nothing: a row with NaN or infinite logits gets the label −1. Needs
+        PyTorch.
 
         Examples:
-            >>> rule = DecisionRule(torch.eye(3).double(), "argmax", "argmax")
+            >>> import torch
+            >>> rule = DecisionRule(np.eye(3), "argmax", "argmax")
             >>> torch.nn.Sequential(torch.nn.Identity(), rule.as_module())(torch.eye(3))
             tensor([0, 1, 2])
         """
-        return deepcopy(RuleModule(self, probabilities))  # its buffers are its own
+        return stairs.rule_module(self, probabilities)
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings, without a metric that is not a name."""
@@ -171,16 +213,16 @@ class DecisionRule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rule as a JSON file, which `evalign.load` opens."""
-        write_json(Path(path), RULE, {"rule": self.state_dict()})
+        write_rule(path, self)
 
     @classmethod
     def from_state_dict(
-        cls, state: dict[str, Any], *, metric: MetricFunction | None = None
+        cls, state: dict[str, Any], *, metric: "MetricFunction | None" = None
     ) -> "DecisionRule":
         """Load the rule of a `state_dict`; pass the metric again if it was not a name."""
-        found = checked_state(state, [field.name for field in fields(cls)])
-        found["metric"] = found["metric"] if metric is None else metric
-        return cls(**found)
+        arguments = checked_state(state, [field.name for field in fields(cls)])
+        arguments["metric"] = arguments["metric"] if metric is None else metric
+        return cls(**arguments)
 
 
 def _from(name: str | float, threshold: float) -> str:

@@ -1,57 +1,102 @@
-"""Check the state of a rule, which may come from a file."""
+"""The file of a rule, and checks of what it holds: it may come from anyone.
+
+`docs/reference/rule-file.md` describes the file, which is to be applied without evalign too.
+"""
 
 import math
+import os
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from evalign.core.checks import numbers, require
-from evalign.membership.rows import Task
-from evalign.decisions.inputs import class_vector
+from evalign.core.task import Task
+from evalign.decisions.inputs import FLOOR, class_vector
+from evalign.store.files import read_json, write_json
 
 Decision = Literal["argmax", "tuned", "expected"]
-OWNER, RULE = "DecisionRule", "rule"  # the kind of its file
+OWNER = "DecisionRule"
+KIND = "rule"  # of its file
+APPLIED = ("factor", "offsets", "gain")  # with the floor, all that a label depends on
+DERIVED = ("threshold", "thresholds", "floor")  # for people and for other programs
+
+
+def write_rule(path: str | os.PathLike[str], rule: Any) -> None:
+    """Write a `DecisionRule` as a file: first what its labels depend on, then where it is from."""
+    state = rule.state_dict()
+    tree = {name: state[name] for name in ("metric", "task", "classes")}
+    if rule.multilabel:
+        tree["thresholds"] = rule.threshold.tolist()
+    elif len(state["gain"]) == 2:
+        tree["threshold"] = rule.threshold
+    tree["floor"] = FLOOR
+    write_json(Path(path), KIND, tree | {name: state[name] for name in APPLIED} | state)
+
+
+def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `state_dict` of the rule in a file, still to be checked."""
+    tree = read_json(Path(path), KIND)
+    return {name: value for name, value in tree.items() if name not in DERIVED}
 
 
 def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
     """Check a rule's `state_dict`, of the `known` fields, and return the rule's arguments."""
     require(isinstance(state, dict), OWNER, "state", "be a dict", type(state).__name__)
-    missing, others = set(known) - set(state), set(state) - set(known)
-    got = f"a state without {sorted(missing)}, with {sorted(others)} besides"
+    missing = sorted(set(known) - set(state))
+    others = sorted(set(state) - set(known))
+    got = f"a state without {missing}, with {others} besides"
     cure = "Fit again, or use the version of evalign that wrote it."
     require(not missing and not others, OWNER, "state", "hold the fields of a rule", got, cure)
     for name, values in (("decision", get_args(Decision)), ("task", (*get_args(Task), None))):
         require(state[name] in values, OWNER, name, f"be one of {values}", state[name])
-    factor, gain = numbers(state["factor"]), numbers(state["gain"])
-    positive = factor.ndim == 0 and 0 < factor < math.inf
-    require(bool(positive), OWNER, "factor", "be a positive number", repr(state["factor"]))
-    size = len(gain) if gain.ndim else 0
-    shape = (size, 2, 2) if state["task"] == "multilabel" else (size, size)
-    ok = size > 0 and gain.shape == shape and bool(gain.isfinite().all())
-    allowed = "be finite numbers (C, C), or (L, 2, 2) if multilabel"
-    require(ok, OWNER, "gain", allowed, tuple(gain.shape))
-    found: dict[str, Any] = {"gain": gain, "factor": factor.item()}
+    gain = _checked_gain(state["gain"], multilabel=state["task"] == "multilabel")
+    size = len(gain)
+    arguments = {"gain": gain, "factor": _checked_factor(state["factor"])}
     for name in ("offsets", "class_prior"):
         if state[name] is not None:
-            found[name] = class_vector(OWNER, name, state[name], size)
+            arguments[name] = class_vector(OWNER, name, state[name], size)
     if state["named"] or state["classes"] is not None:
-        found["classes"] = class_names(OWNER, state["classes"], size)
-    return state | found
+        arguments["classes"] = class_names(OWNER, state["classes"], size)
+    return state | arguments
+
+
+def _checked_gain(values: Any, *, multilabel: bool) -> np.ndarray:
+    gain = numbers(values)
+    size = len(gain) if gain.ndim else 0
+    shape = (size, 2, 2) if multilabel else (size, size)
+    is_gain = size > 0 and gain.shape == shape and bool(np.isfinite(gain).all())
+    allowed = "be finite numbers (C, C), or (L, 2, 2) if multilabel"
+    require(is_gain, OWNER, "gain", allowed, gain.shape)
+    return gain
+
+
+def _checked_factor(value: Any) -> float:
+    factor = numbers(value)
+    positive = factor.ndim == 0 and 0 < factor < math.inf
+    require(bool(positive), OWNER, "factor", "be a positive number", repr(value))
+    return factor.item()
 
 
 def class_names(owner: str, names: Any, number: int) -> list[str | float]:
     """Unique class names as Python strings and numbers, which JSON can hold."""
-    given = np.asarray(names, dtype=object).ravel().tolist()
-    found = [name.item() if isinstance(name, np.generic) else name for name in given]
-    ok = all(
-        isinstance(name, str | int) or (isinstance(name, float) and math.isfinite(name))
-        for name in found
-    )
-    ok = ok and len(set(found)) == len(found) == number
-    allowed = f"hold a name for each of the {number} classes, each once: strings or finite numbers"
+    values = np.asarray(names, dtype=object).ravel().tolist()
+    plain = [name.item() if isinstance(name, np.generic) else name for name in values]
     cure = "Name others by str(name)."
-    if len(found) != number:
+    if len(plain) != number:
         cure = "Pass classes=, in the order of the columns of the scores."
-    require(ok, owner, "classes", allowed, names, cure)
-    return found
+    require(
+        all(map(_is_name, plain)) and len(set(plain)) == len(plain) == number,
+        owner,
+        "classes",
+        f"hold a name for each of the {number} classes, each once: strings or finite numbers",
+        names,
+        cure,
+    )
+    return plain
+
+
+def _is_name(value: Any) -> bool:
+    """Whether JSON can hold a value, and every language compare it."""
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))

@@ -1,8 +1,8 @@
 """Two classes: the best of all thresholds, scored at once."""
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from evalign.decisions.blocks import sigmoid
 from evalign.decisions.objective import ROUNDING, Objective
 
 # Beyond these log-odds the smaller probability underflows (e^-745), and a rule that sees
@@ -10,37 +10,48 @@ from evalign.decisions.objective import ROUNDING, Objective
 SATURATED = 700.0
 
 
-def all_cuts(margin: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def all_cuts(
+    margin: np.ndarray, target: np.ndarray, weight: np.ndarray, groups: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The thresholds (K,) of all cuts, the rows below each, and the confusion matrix of each.
 
     Cut k gives label 0 to the k rows with the lowest log-odds. After one sort, cumulative sums of
-    the targets (N, 2), labels or probabilities, give the matrices. With groups, they are (N, G·2).
-    Rows with equal log-odds are never separated. A threshold lies midway between its neighbours;
-    outside of all rows, at the default 0 or 1 away from the last row, whichever is farther out.
+    the targets (N, 2), labels (N,) or probabilities, give the matrices (K, 2, 2). With groups, they
+    are (K, G·2, 2), as the targets of `ScoredRows`. Rows with equal log-odds are never separated. A
+    threshold lies midway between its neighbours; outside of all rows, at the default 0 or 1 away
+    from the last row, whichever is farther out.
     """
-    margin, order = margin.clamp(-SATURATED, SATURATED).sort()
+    margin = margin.clip(-SATURATED, SATURATED)
+    order = margin.argsort()
+    margin = margin[order]
     low, high = margin[:-1], margin[1:]
-    ends = (margin[:1] - 1).clamp(max=0), (margin[-1:] + 1).clamp(min=0)
-    middle = torch.cat([ends[0], (low + high) / 2, ends[1]])
-    apart = high - low > ROUNDING * (1 + low.abs())
-    edge = apart.new_ones(1)
-    kept = torch.cat([edge, apart, edge]).nonzero().squeeze(1)
+    below_all, above_all = np.minimum(margin[:1] - 1, 0), np.maximum(margin[-1:] + 1, 0)
+    middle = np.concatenate([below_all, (low + high) / 2, above_all])
+    apart = high - low > ROUNDING * (1 + np.abs(low))
+    kept = np.flatnonzero(np.concatenate([[True], apart, [True]]))
+
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
-    below = (weight[order] * target.T[:, order]).cumsum(-1)
-    below = torch.cat([torch.zeros_like(below[..., :1]), below], -1)
-    total = below[..., -1:]
-    if len(kept) < below.shape[-1]:
-        below = below[..., kept]
-    return middle[kept], kept, torch.stack([below, total - below], 1).permute(2, 0, 1)
+    targets = 2 * groups
+    cells = np.zeros((targets, 2, len(kept)))
+    below, above = cells[:, 0], cells[:, 1]
+    ordered = weight[order]
+    for y in range(targets):
+        of_target = target == y if target.ndim == 1 else target[:, y]
+        sums = np.cumsum(ordered * of_target[order])
+        below[y, 1:] = sums[kept[1:] - 1]
+    np.subtract(below[:, -1:], below, out=above)
+    return middle[kept], kept, cells.transpose(2, 0, 1)
 
 
-def best_threshold(margin: Tensor, target: Tensor, weight: Tensor, objective: Objective) -> Tensor:
+def best_threshold(
+    margin: np.ndarray, target: np.ndarray, weight: np.ndarray, objective: Objective
+) -> float:
     """The best threshold on the log-odds for rows with weights (N,): exact, over all cuts."""
-    middle, _, confusions = all_cuts(margin, target, weight)
-    return middle[best_cut(middle, scores_of_cuts(confusions, objective))]
+    middle, _, confusions = all_cuts(margin, target, weight, objective.groups or 1)
+    return float(middle[best_cut(middle, scores_of_cuts(confusions, objective))])
 
 
-def scores_of_cuts(confusions: Tensor, objective: Objective) -> Tensor:
+def scores_of_cuts(confusions: np.ndarray, objective: Objective) -> np.ndarray:
     """The scores of the confusions of all cuts, of which one at least meets the constraints."""
     scores = objective.scores(confusions)
     objective.check_met(
@@ -49,17 +60,24 @@ def scores_of_cuts(confusions: Tensor, objective: Objective) -> Tensor:
     return scores
 
 
-def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
+def best_cut(middle: np.ndarray, scores: np.ndarray) -> int:
     """The cut with the best score; among ties, the one closest to the model's own threshold, 0."""
-    ties = scores >= scores.amax() - ROUNDING
-    return torch.where(ties, middle.abs(), torch.inf).argmin()
+    ties = scores >= scores.max() - ROUNDING
+    return int(np.where(ties, np.abs(middle), np.inf).argmin())
 
 
-def threshold_gains(thresholds: Tensor) -> Tensor:
-    """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold).
+def threshold_gains(thresholds: np.ndarray | float) -> np.ndarray:
+    """diag(t, 1 − t) for thresholds on the log-odds (...), t = sigmoid(threshold): (..., 2, 2).
 
     Beyond `SATURATED` all rows get one label, also where the smaller probability is 0.
     """
-    gains = torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
-    one_label = torch.stack([thresholds > 0, thresholds < 0], -1).to(gains).unsqueeze(-2)
-    return torch.where((thresholds.abs() > SATURATED)[..., None, None], one_label, gains)
+    thresholds = np.asarray(thresholds, dtype=np.float64)[..., None, None]
+    gains = sigmoid(thresholds * np.array([1.0, -1.0])) * np.eye(2)
+    one_label = np.concatenate([thresholds > 0, thresholds < 0], -1)
+    return np.where(np.abs(thresholds) > SATURATED, one_label, gains)
+
+
+def log_odds_of_gains(gains: np.ndarray) -> np.ndarray:
+    """The thresholds (L,) on the log-odds of gains (L, 2, 2), infinite for a constant label."""
+    with np.errstate(divide="ignore"):
+        return np.log(gains[:, 0, 0]) - np.log(gains[:, 1, 1])

@@ -2,20 +2,45 @@
 
 Inputs become out-of-fold scores, these become a rule, and both are kept and saved by `spine`.
 `out_of_fold` splits, trains and scores any classifier, `evidence` fits rules fold by fold,
-`targets` reads labels, weights and groups.
+`targets` reads labels, weights and groups, `rows` whole tables.
 
 - `decision_cv`: the spine around one classifier.
 - `ensemble`: around several. `candidates` builds them, `trials` trains them in time, `blend`
-  mixes them, `judge` scores all of them.
-- `classifier`: a network, from `rows` by `fitting` and `network` (`members`, `scaling`,
-  `progress`) to `module`.
+  mixes them, `judge` scores all of them, `progress` tells how far a fit is.
 
-May import `training`, `tables` and what is below them.
+The third estimator, `AlignedClassifier`, trains a network: it lives in `training`, and is passed on
+from there. May import `tables`, `store`, `decisions` and `core`. Each name is loaded when it is
+first used.
 """
 
-from evalign.estimators.classifier import AlignedClassifier
-from evalign.estimators.decision_cv import AlignedDecisionCV
-from evalign.estimators.ensemble import AlignedEnsemble
-from evalign.tables.features import FrameEncoder
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["AlignedClassifier", "AlignedDecisionCV", "AlignedEnsemble", "FrameEncoder"]
+from evalign.core import stairs
+
+if TYPE_CHECKING:
+    from evalign.core.errors import TrainingWarning
+    from evalign.estimators.decision_cv import AlignedDecisionCV
+    from evalign.estimators.ensemble import AlignedEnsemble
+    from evalign.tables.features import FrameEncoder
+
+__all__ = ["AlignedDecisionCV", "AlignedEnsemble", "FrameEncoder", "TrainingWarning"]
+
+_HOME = {
+    "AlignedDecisionCV": "evalign.estimators.decision_cv",
+    "AlignedEnsemble": "evalign.estimators.ensemble",
+    "FrameEncoder": "evalign.tables.features",
+    "TrainingWarning": "evalign.core.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "AlignedClassifier":
+        return stairs.aligned_classifier()
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME, "AlignedClassifier"])

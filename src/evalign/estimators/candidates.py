@@ -9,14 +9,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from evalign.core import stairs
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import nearest
-from evalign.estimators.classifier import AlignedClassifier
 
 OWNER = "AlignedEnsemble"
 # The network is none of them: it would take most of the time, and the blend was no better with it.
 DEFAULT = ("linear", "boosting", "forest")
+NETWORK = "network"
 # The forest: its trees; rows per tree at most, to bound time and memory; the rows above which a
 # leaf holds two rows, which makes trees a third as large; those up to which one core is as fast.
 TREES, ROWS_OF_A_TREE, TWO_ROW_LEAVES, ONE_CORE = 200, 20_000, 5_000, 1_500
@@ -27,9 +28,10 @@ SECONDS = {
     "linear": (0.05, 0.3),
     "boosting": (0.3, 1.5),
     "forest": (0.4, 10.0),
-    "network": (4.0, 100.0),
+    NETWORK: (4.0, 100.0),
 }
 NAMES = tuple(SECONDS)
+RECIPES = ("aligned", "cross_entropy", "east")  # of the network
 
 
 def build(
@@ -51,8 +53,19 @@ def build(
     names = [name for name, _ in made]
     double = sorted({name for name in names if names.count(name) > 1})
     require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
-    middle = NAMES.index("network") - 0.5  # of unknown speed
+    middle = NAMES.index(NETWORK) - 0.5  # of unknown speed
     return dict(sorted(made, key=lambda one: NAMES.index(one[0]) if one[0] in NAMES else middle))
+
+
+def without_torch(given: Sequence[Any]) -> dict[str, str]:
+    """Why the network is no candidate, for `left_out_`, if PyTorch is missing.
+
+    Whoever chooses the candidates by name, without the network, need not be told.
+    """
+    if tuple(given) != DEFAULT or stairs.has_torch():
+        return {}
+    why = f"{stairs.needs_torch('it')}. By default it is no candidate: the blend gains little by it"
+    return {NETWORK: why}
 
 
 def _made(
@@ -94,4 +107,10 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
                 random_state=seed,
             )
         case _:  # the ensemble has a rule of its own
-            return AlignedClassifier(metric, recipe=recipe, decision="argmax", random_state=seed)
+            classifier = stairs.aligned_classifier()
+            return classifier(metric, recipe=recipe, decision="argmax", random_state=seed)
+
+
+def chosen_recipe(recipe: str | None, constraint: str | None) -> str:
+    """The recipe by its name; None is "aligned", or "cross_entropy" with a constraint."""
+    return recipe or ("aligned" if constraint is None else "cross_entropy")

@@ -10,7 +10,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from evalign.core import stairs
 from evalign.core.checks import refuse_masked
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.evidence import evidence
@@ -27,7 +29,6 @@ from evalign.estimators.out_of_fold import (
 )
 from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights, warn_of_lost
-from evalign.training import TrainingWarning
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
@@ -140,6 +141,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         prefit = isinstance(self.cv, str) and self.cv == "prefit"
         if prefit:
             check_is_fitted(self.estimator)
+        X = stairs.as_numpy(X)
         refuse_masked(OWNER, "X", X)
         fixed = prefit or isinstance(self.estimator, FrozenEstimator)
         known = self.estimator.classes_ if fixed else None
@@ -199,6 +201,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         return tags
 
     def _scores(self, X: Any) -> dict[str, Any]:
+        X = stairs.as_numpy(X)
         refuse_masked(OWNER, "X", X)
         return as_argument(_scores(self.estimator_, X, self._method, self._targets), self._method)
 

@@ -13,11 +13,19 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from evalign.core.checks import require
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import DecisionRule
 from evalign.estimators.blend import Trial, blend, calibrated
-from evalign.estimators.candidates import BLEND, DEFAULT, OWNER, build
+from evalign.estimators.candidates import (
+    BLEND,
+    DEFAULT,
+    OWNER,
+    build,
+    chosen_recipe,
+    without_torch,
+)
 from evalign.estimators.judge import Judge
 from evalign.estimators.progress import narrated
 from evalign.estimators.rows import read_rows
@@ -25,8 +33,6 @@ from evalign.estimators.spine import Aligned
 from evalign.estimators.targets import Targets, warn_of_lost
 from evalign.estimators.trials import folds, mean_probabilities, run_trials, threads
 from evalign.tables.features import Features, read
-from evalign.training import TrainingWarning
-from evalign.training.recipes import chosen_recipe
 
 
 def as_numbers(matrix: Any) -> np.ndarray:
@@ -47,10 +53,10 @@ class AlignedEnsemble(Aligned):
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
             All see the columns as numbers (`FrameEncoder`), and class codes, of two the positive
             one last.
-            "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
-            boosting, "forest" extra trees, "linear" logistic regression of scaled columns. Their
-            probabilities are calibrated, and their weights in the mean maximise the likelihood of
-            the held-out labels.
+            "network" is `AlignedClassifier`, which needs PyTorch, "boosting" scikit-learn's
+            histogram gradient boosting, "forest" extra trees, "linear" logistic regression of
+            scaled columns. Their probabilities are calibrated, and their weights in the mean
+            maximise the likelihood of the held-out labels.
         cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
             folds up to 5,000 rows, 3 up to 20,000, and a single held-out fifth beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
@@ -85,7 +91,8 @@ class AlignedEnsemble(Aligned):
             "value", "low" and "high". That candidate, unlike the ensemble, is chosen on the very
             rows it is scored on, so the gain is too small rather than too large. With fewer than
             ten groups, counted in "few_groups", intervals are unreliable.
-        left_out_: why a candidate was left out, by its name: time, or the constraint.
+        left_out_: why a candidate was left out, by its name: time, or the constraint; of the
+            network also that PyTorch is missing.
         features_: the `Features`: what was learned about the columns, and which were dropped.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -244,6 +251,9 @@ class AlignedEnsemble(Aligned):
                 seed=seed,
                 tell=tell,
             )
+            for name, why in without_torch(self.candidates).items():
+                tell(f"{name}: left out: {why}")
+                left_out[name] = why
         if doubt := settings.doubt(judge.rows):
             warn(doubt, TrainingWarning)
         return targets, features, judge, trials, left_out

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
@@ -14,8 +13,8 @@ from evalign.core.constraints import Infeasible, parse
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
-from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.promise import NotPromisedWarning
+from evalign.decisions.settings import FitSettings
 from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
 
 # Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.
@@ -99,9 +98,9 @@ class RuleSettings:
 def perfect(classes: int, *, multilabel: bool = False) -> Confusion:
     """All rows labelled correctly. A metric or a constraint that is for two classes may refuse."""
     if multilabel:
-        one = torch.ones(classes)
+        one = np.ones(classes)
         return Confusion(one, one, one, 2 * one, multilabel=True)
-    return Confusion.from_matrix(torch.eye(classes))
+    return Confusion.from_matrix(np.eye(classes))
 
 
 def score_of(
@@ -161,7 +160,7 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
         result["held_out_slacks"] = _slacks(oof, settings, labels["rule"])
     if number == 2 and not oof.multilabel:
         of_log_odds = oof.method == "decision_function"
-        result["threshold"] = rule.log_odds.item() if of_log_odds else rule.threshold
+        result["threshold"] = rule.log_odds if of_log_odds else rule.threshold
     return rule, result
 
 
@@ -203,11 +202,11 @@ def _confusion(
     labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int, matrix: bool
 ) -> Confusion:
     several = y.ndim == 2
-    given, true = (torch.from_numpy(x.astype(bool if several else np.int64)) for x in (labels, y))
     return Confusion.from_predictions(
-        given,
-        true,
+        labels,
+        y,
         num_classes=None if several else max(2, classes),
-        sample_weight=None if weight is None else torch.from_numpy(weight),
+        task="multilabel" if several else None,
+        sample_weight=weight,
         matrix=matrix and not several,
     )

@@ -13,14 +13,13 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, _num_samples, has_fit_parameter
-from torch import Tensor
 
 from evalign.core.checks import complaint, require
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn
 from evalign.core.text import counted
+from evalign.tables.split import strata, stratified_folds
 from evalign.tables.warnings import FEW_ROWS, DataWarning
-from evalign.training import TrainingWarning
-from evalign.training.split import strata, stratified_folds
 
 Method = Literal["predict_proba", "decision_function"]
 Split = tuple[np.ndarray, np.ndarray]  # training rows, held-out rows
@@ -55,7 +54,7 @@ class OutOfFoldScores:
     fold: np.ndarray
     row: np.ndarray
     groups: np.ndarray | None = None
-    offsets: Tensor | None = None
+    offsets: np.ndarray | None = None
 
     @classmethod
     def gathered(

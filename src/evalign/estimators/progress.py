@@ -66,12 +66,3 @@ class Remaining:
         # As if all had been done before at the guessed pace: a short first task says little.
         pace = (time.monotonic() - self.start + self.guessed) / (self.done + self.guessed)
         self.tell(text, passing=passing, left=pace * max(0.0, self.guessed - self.done))
-
-
-def epoch_line(title: str, metric: str, epochs: int, record: dict[str, Any]) -> str:
-    """The record of an epoch in words; a star marks the best so far."""
-    temperature = record["temperature"]
-    cooled = "" if temperature is None else f"temperature {temperature:.3g}  "
-    score = f"{metric} {record['validation_metric']:.4f}{'*' if record['best'] else ''}"
-    loss = f"loss {record['validation_loss']:.4f}"
-    return f"{title}: epoch {record['epoch']}/{epochs}  {cooled}{loss}  {score}"

@@ -3,24 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from scipy import sparse
 from sklearn.utils import check_consistent_length
-from torch import Tensor
 
-from evalign.core.checks import require
-from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
-from evalign.estimators.out_of_fold import Split
-from evalign.estimators.scaling import QuantileNormal
 from evalign.estimators.targets import Targets, read_targets, row_groups, row_weights
 from evalign.tables.features import Features, read
 from evalign.tables.values import TypedTable
 from evalign.tables.warnings import warn_of_few
-from evalign.training import TrainingWarning, holdout_split
-from evalign.training.split import strata
-
-OWNER = "AlignedClassifier"
 
 
 class LabelledRows(NamedTuple):
@@ -46,35 +35,6 @@ class LabelledRows(NamedTuple):
         """Some of the rows, by a mask or by their positions."""
         kept: Any = (None if part is None else part[rows] for part in self)
         return LabelledRows(*kept)
-
-    def tensors(
-        self, scaler: QuantileNormal, device: torch.device, unit: float | None
-    ) -> tuple[Tensor, ...]:
-        """(X, y) on the device, and the weights in units of `unit` unless it is None."""
-        y = torch.from_numpy(self.y)
-        parts = [scaler(dense(self.X)).float(), y if y.ndim == 1 else y.float()]
-        if unit is not None:
-            parts.append(torch.from_numpy(self.weight / unit).float())
-        return tuple(part.to(device) for part in parts)
-
-    def hold_out(self, fraction: float, seed: int) -> Split:
-        """The positions of (training, validation) rows; both are all if there are too few."""
-        how = {"fraction": fraction, "groups": self.groups, "seed": seed}
-        try:
-            return holdout_split(strata(self.y), **how)
-        except ValueError:
-            if self.groups is not None:
-                raise
-        if self.y.ndim == 2:  # there may be more strata than held-out rows
-            return holdout_split(self.y, **how)
-        text = (
-            f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the best "
-            "epoch and the decision rule are chosen on the training rows. Give more rows, or rows "
-            "for validation."
-        )
-        warn(text, TrainingWarning)
-        everything = np.arange(len(self.y))
-        return everything, everything
 
 
 def read_rows(
@@ -107,32 +67,3 @@ def read_rows(
     parts = (codes, weight, groups, constraint_groups, np.arange(number))
     parts: Any = (None if part is None else part[counted] for part in parts)
     return LabelledRows(features.matrix(owner, given), *parts), targets, features
-
-
-def read_validation(
-    estimator: Any, data: Any, features: Features, targets: Targets
-) -> LabelledRows:
-    """The rows of `validation_data`."""
-    ok = isinstance(data, tuple | list) and len(data) in (2, 3, 4)
-    allowed = "be (X, y), (X, y, sample_weight) or (X, y, sample_weight, constraint_groups)"
-    got = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
-    require(ok, OWNER, "validation_data", allowed, got)
-    given, y, weight, groups = (*data, None, None)[:4]
-    owner = f"{OWNER}'s validation_data"
-    fitted = type(estimator)()
-    fitted._set_columns(features)
-    X, ((codes,), new) = read(fitted, given, reset=False), targets.encode(owner, y)
-    require(not len(new), OWNER, "validation_data", "hold classes of y only", new[:3].tolist())
-    check_consistent_length(X, codes)
-    weight = row_weights(owner, weight, len(codes))
-    groups = row_groups(owner, groups, len(codes), "constraint_groups")
-    weight = np.ones(len(codes)) if weight is None else weight
-    rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups=groups)
-    return rows.take(weight > 0)
-
-
-def dense(X: Any) -> Tensor:
-    """The rows as a tensor."""
-    # An array that cannot be written to is copied, because torch would warn of it.
-    array = X.toarray() if sparse.issparse(X) else np.require(X, requirements="W")
-    return torch.from_numpy(np.ascontiguousarray(array))

@@ -7,6 +7,7 @@ new rows (`_scores`).
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -21,12 +22,19 @@ from evalign.estimators.evidence import RuleSettings
 from evalign.estimators.targets import Targets, row_weights
 from evalign.store import archive
 from evalign.store.files import StoreError
-from evalign.store.models import register_estimator
 from evalign.tables.features import Features, FrameEncoder
 
 archive.register(DecisionRule)
 archive.register(Features)
-register_estimator(FrameEncoder)
+
+
+def register_models() -> None:
+    """Make the models that an estimator may hold known to the store, whose import takes long."""
+    from evalign.store.models import register_estimator
+
+    register_estimator(FrameEncoder)
+    for name in ("decision_cv", "ensemble"):  # one may hold another
+        import_module(f"evalign.estimators.{name}")
 
 
 class Aligned(ClassifierMixin, BaseEstimator):
@@ -74,13 +82,14 @@ class Aligned(ClassifierMixin, BaseEstimator):
         return self._targets.score(owner, resolve(self.metric, owner=owner), labels, y, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file without pickle (JSON and safetensors), whole or not at all.
+        """Write one file without pickle (JSON and arrays), whole or not at all.
 
         Functions and splitters are not written: pass a `metric` or a `network` that is not a name
         to `load` again. A model of another library is refused, as are those of scikit-learn that
         cannot be checked when they are opened.
         """
         check_is_fitted(self)
+        register_models()
         archive.save(path, self)
 
     @classmethod
@@ -92,6 +101,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
         Examples:
             With your own network and device: `load("model", network=my_network, device="cpu")`.
         """
+        register_models()
         return archive.load(path, cls.__name__, **arguments)
 
     def _settings(self, targets: Targets) -> RuleSettings:

@@ -3,15 +3,15 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from evalign.core.arrays import with_mean_one
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
+from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import Metric
-from evalign.core.arrays import with_mean_one
 from evalign.core.values import weights_of_rows
 from evalign.decisions.inputs import group_values
 from evalign.estimators.evidence import perfect, score_of
@@ -24,10 +24,9 @@ from evalign.tables.labels import (
     label_names,
     refuse_gaps,
 )
-from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, for a tie that the last class wins
-UNEVEN = torch.tensor([[5.0, 2.0], [1.0, 9.0]])  # metrics of one class differ between the two
+UNEVEN = np.array([[5.0, 2.0], [1.0, 9.0]])  # metrics of one class differ between the two
 
 
 class Targets(NamedTuple):
@@ -128,7 +127,7 @@ def read_targets(
     if many:
         allowed, got = "be None if multilabel", repr(pos_label)
         require(pos_label is None, owner, "pos_label", allowed, got)
-        warn_of_one_hot(owner, torch.from_numpy(y), "y", else_pass="", kind=TrainingWarning)
+        warn_of_one_hot(owner, y, "y", else_pass="", kind=TrainingWarning)
         number = np.arange(y.shape[1])
         metric(perfect(len(number), multilabel=True))
         return y, Targets(number, number, True, columns), y
@@ -161,8 +160,8 @@ def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> 
     """
     if len(classes) != 2 or classes[1] in (1, "1") or codes.mean() <= 0.5:
         return
-    one, other = (metric(Confusion.from_matrix(m)) for m in (UNEVEN, UNEVEN.flip(0, 1)))
-    if torch.isclose(one, other):
+    score = metric(Confusion.from_matrix(UNEVEN))
+    if np.isclose(score, metric(Confusion.from_matrix(UNEVEN[::-1, ::-1]))):
         return  # it treats both classes alike
     first, positive = classes.tolist()
     text = (
@@ -197,7 +196,7 @@ def row_weights(
     """A weight per row, with a mean of 1 or as it was given; None if there are none."""
     if sample_weight is None:
         return None
-    weight = weights_of_rows(owner, sample_weight, rows).numpy()
+    weight = weights_of_rows(owner, sample_weight, rows)
     some = bool(weight.any())
     require(some, owner, "sample_weight", "be above zero in at least one row", "zeros")
     return weight if given else with_mean_one(weight)

@@ -15,7 +15,6 @@ from evalign.core.constraints import Infeasible
 from evalign.core.metrics import Metric
 from evalign.estimators.blend import Trial
 from evalign.estimators.candidates import OWNER, SECONDS
-from evalign.estimators.classifier import AlignedClassifier
 from evalign.estimators.evidence import WAYS, RuleSettings, cross_fit
 from evalign.estimators.judge import Judge
 from evalign.estimators.out_of_fold import (
@@ -29,7 +28,7 @@ from evalign.estimators.out_of_fold import (
 )
 from evalign.estimators.progress import Remaining, Tell
 from evalign.estimators.rows import LabelledRows
-from evalign.training import holdout_split
+from evalign.tables.split import holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
 FOLDS = {5_000: 5, 20_000: 3}
@@ -216,5 +215,5 @@ def expected(
 
 def threads(estimator: Any, rows: int) -> Any:
     """Limit the threads of compiled code, of rules too, but for a network."""
-    several = rows > ONE_THREAD or isinstance(estimator, AlignedClassifier)
+    several = rows > ONE_THREAD or getattr(estimator, "trains_a_network", False)
     return threadpool_limits(None if several else 1, "openmp")

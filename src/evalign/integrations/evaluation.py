@@ -1,7 +1,6 @@
 """The evaluation that all engines share: the metric of all rows, and the decision rule for them."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -91,12 +90,11 @@ class Evaluation:
         """The rule to save; None before the first evaluation, or if none meets the constraint."""
         return self.fitted if isinstance(self.fitted, DecisionRule) else None
 
-    def load_rule(self, state: Mapping[str, Any]) -> None:
-        """Take the rule of a checkpoint, or have none if the checkpoint has none."""
+    def load_rule(self, state: dict[str, Any] | None) -> None:
+        """Take the rule of a checkpoint by its `state_dict`, or have none if there is none."""
         given = self._fitter.settings.metric
         own = None if isinstance(given, str) else given
-        found = state.get("rule")
-        self.fitted = None if found is None else DecisionRule.from_state_dict(found, metric=own)
+        self.fitted = None if state is None else DecisionRule.from_state_dict(state, metric=own)
 
 
 def check_annealing(

@@ -18,12 +18,11 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.saved_rule import RULE
+from evalign.decisions.saved_rule import read_state
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import classes_second, logits_of
 from evalign.membership.checks import signed
 from evalign.store import archive
-from evalign.store.files import read_json
 from evalign.training import TemperatureAnnealing
 
 try:
@@ -114,7 +113,7 @@ class AlignedTrainer(Trainer):
     def call_model_init(self, *args: Any, **kwargs: Any) -> nn.Module:
         for name, state in self._given.items():
             self._stateful()[name].load_state_dict(state)
-        self._evaluation.load_rule({})
+        self._evaluation.load_rule(None)
         return super().call_model_init(*args, **kwargs)
 
     def compute_loss(
@@ -255,7 +254,7 @@ class AlignedTrainer(Trainer):
             if name in tree:
                 part.load_state_dict(tree[name])
         path = Path(checkpoint) / RULE_FILE
-        self._evaluation.load_rule(read_json(path, RULE) if path.exists() else {})
+        self._evaluation.load_rule(read_state(path) if path.exists() else None)
 
 
 def _logits(predictions: Any) -> Tensor:

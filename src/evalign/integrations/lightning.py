@@ -163,7 +163,7 @@ class AlignedModule(LightningModule):
             checkpoint["rule"] = rule.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self._evaluation.load_rule(checkpoint)
+        self._evaluation.load_rule(checkpoint.get("rule"))
 
     def _log_metric(self, name: str, own: Confusion | int) -> None:
         parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else None]

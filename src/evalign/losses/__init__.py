@@ -7,13 +7,16 @@ soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal, log
 `core`, `kernels` and `aggregation`.
 """
 
-from evalign.losses.aligned import AlignedLoss
-from evalign.losses.class_weights import effective_number_weights, inverse_frequency_weights
-from evalign.losses.fbeta import SoftFBetaLoss, SurrogateFBetaLoss
-from evalign.losses.metric import MetricLoss
-from evalign.losses.overlap import DiceLoss, LovaszSoftmaxLoss, SigmoidF1Loss
-from evalign.losses.pointwise import FocalLoss, LogitAdjustedLoss, MAELoss
-from evalign.losses.ranking import AUROCLoss, AveragePrecisionLoss, WMWLoss
+from evalign.core import stairs
+
+if stairs.has_torch():
+    from evalign.losses.aligned import AlignedLoss
+    from evalign.losses.class_weights import effective_number_weights, inverse_frequency_weights
+    from evalign.losses.fbeta import SoftFBetaLoss, SurrogateFBetaLoss
+    from evalign.losses.metric import MetricLoss
+    from evalign.losses.overlap import DiceLoss, LovaszSoftmaxLoss, SigmoidF1Loss
+    from evalign.losses.pointwise import FocalLoss, LogitAdjustedLoss, MAELoss
+    from evalign.losses.ranking import AUROCLoss, AveragePrecisionLoss, WMWLoss
 
 __all__ = [
     "AUROCLoss",
@@ -32,3 +35,7 @@ __all__ = [
     "effective_number_weights",
     "inverse_frequency_weights",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise stairs.no_attribute(__name__, name, __all__)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
@@ -205,10 +204,10 @@ class Contents:
     def hard(self, predicted: np.ndarray, *, matrix: bool, rows: Any = slice(None)) -> Confusion:
         """The confusion matrix of predicted codes, of all rows or some."""
         return Confusion.from_predictions(
-            torch.tensor(predicted[rows]),
-            torch.tensor(self.y[rows]),
+            predicted[rows],
+            self.y[rows],
             num_classes=len(self.classes),
-            sample_weight=torch.tensor(self.weights[rows]),
+            sample_weight=self.weights[rows],
             matrix=matrix,
         )
 

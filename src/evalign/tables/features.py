@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
+from evalign.core import stairs
 from evalign.core.checks import require
 from evalign.tables.columns import KINDS, CategoryColumn, LearntColumn, NumberColumn, column_from
 from evalign.tables.kinds import as_kind
@@ -180,6 +181,7 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     A numeric array may hold NaN, but no infinity; a sparse matrix neither.
     """
     owner = type(estimator).__name__
+    X = stairs.as_numpy(X)
     table = read_table(owner, X)
     if table is None:
         finite = True if sparse.issparse(X) else "allow-nan"

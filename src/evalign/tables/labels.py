@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from evalign.core import stairs
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.errors import InputError
 from evalign.core.text import counted, listed, nearest
@@ -20,6 +21,7 @@ SHOWN = 5  # labels in a text
 
 def label_array(owner: str, y: Any) -> np.ndarray:
     """Labels as a dense array. Refuse a list or a set of labels in each row."""
+    y = stairs.as_numpy(y)
     if sparse.issparse(y):
         return y.toarray()
     refuse_masked(owner, "y", y)

@@ -7,12 +7,15 @@ is the same. `advice` warns if a run goes wrong. May import `core`, `store`, `de
 `losses`.
 """
 
-from evalign.training.advice import TrainingWarning
-from evalign.training.annealing import TemperatureAnnealing
-from evalign.training.loop import fit
-from evalign.training.run import History
-from evalign.training.settings import Settings
-from evalign.training.split import holdout_split, three_way_split
+from evalign.core import stairs
+from evalign.core.errors import TrainingWarning
+from evalign.tables.split import holdout_split, three_way_split
+
+if stairs.has_torch():
+    from evalign.training.annealing import TemperatureAnnealing
+    from evalign.training.loop import fit
+    from evalign.training.run import History
+    from evalign.training.settings import Settings
 
 __all__ = [
     "History",
@@ -23,3 +26,7 @@ __all__ = [
     "holdout_split",
     "three_way_split",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise stairs.no_attribute(__name__, name, __all__)

@@ -11,10 +11,6 @@ VANISHED_EPOCHS = 3
 VANISHED_NORM = 1e-7
 
 
-class TrainingWarning(UserWarning):
-    """Training goes on, but something looks wrong; the text says what may help."""
-
-
 def new_advice(history: list[dict[str, Any]]) -> dict[str, str]:
     """Warnings, by kind, that the last record of the history is the first to give."""
     found, last = {}, history[-1]

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
+from evalign.core.errors import TrainingWarning
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.store import archive
-from evalign.training.advice import TrainingWarning, new_advice
+from evalign.training.advice import new_advice
 from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
 from evalign.training.averaging import offsets_of, set_offsets
 from evalign.training.batches import Rows, check_rows, generators, shuffled

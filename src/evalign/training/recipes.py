@@ -1,4 +1,4 @@
-"""The recipes of `AlignedClassifier`: a loss and its annealing."""
+"""What each recipe of `AlignedClassifier` is made of: a loss and its annealing."""
 
 from evalign.core.metrics import Metric
 from evalign.core.task import Task
@@ -6,7 +6,6 @@ from evalign.losses import AlignedLoss, FocalLoss, MetricLoss
 from evalign.losses.base import Loss
 from evalign.training.annealing import TemperatureAnnealing
 
-RECIPES = ("aligned", "cross_entropy", "east")
 COOLINGS = 3  # coolings without a new best before EAST's training ends
 
 
@@ -35,8 +34,3 @@ def ingredients(
         greater_is_better=metric.greater_is_better,
     )
     return loss, annealing
-
-
-def chosen_recipe(recipe: str | None, constraint: str | None) -> str:
-    """The recipe by its name; None is "aligned", or "cross_entropy" with a constraint."""
-    return recipe or ("aligned" if constraint is None else "cross_entropy")

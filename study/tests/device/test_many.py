@@ -13,7 +13,7 @@ from evalign import AlignedLoss, MetricLoss
 from evalign.metrics import FBeta
 from evalign.training import Settings, TemperatureAnnealing, fit
 from tests import tolerances
-from tests.estimator.models import imbalanced
+from tests.ground.made import imbalanced
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),

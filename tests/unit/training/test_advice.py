@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from evalign import MetricLoss
-from evalign.training.advice import TrainingWarning
+from evalign.training import TrainingWarning
 from evalign.training.loop import fit
 from tests.unit.training.runs import mlp, rows, settings
 

@@ -35,7 +35,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.decisions import fit_decision
 from evalign.estimators import AlignedClassifier
-from evalign.training.split import holdout_split
+from evalign.tables.split import holdout_split
 from evalign_study import data
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run

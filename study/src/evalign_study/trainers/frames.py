@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from evalign.training.split import three_way_split
+from evalign.tables.split import three_way_split
 from evalign_study.data import load
 from evalign_study.data.standardizer import Standardizer
 from evalign_study.records.made import Record

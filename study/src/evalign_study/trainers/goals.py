@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
 from evalign.decisions import fit_decision
-from evalign.estimators.scaling import QuantileNormal
 from evalign.training import Settings, three_way_split
 from evalign.training.averaging import average_network
+from evalign.training.scaling import QuantileNormal
 from evalign_study import data
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
+from evalign.tables.split import holdout_split, three_way_split
 from evalign.training.early_stopping import EarlyStopping
-from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run

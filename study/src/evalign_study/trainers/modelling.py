@@ -13,7 +13,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.estimators import AlignedEnsemble
 from evalign.estimators.candidates import DEFAULT
-from evalign.estimators.network import find_device
+from evalign.training.network import find_device
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers.deciding import SplitRows, split_rows

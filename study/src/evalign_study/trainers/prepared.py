@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from evalign.core.checks import require
-from evalign.training.split import three_way_split
+from evalign.tables.split import three_way_split
 from evalign_study import data
 from evalign_study.data.standardizer import Standardizer
 from evalign_study.records.run import BINARY, MULTICLASS

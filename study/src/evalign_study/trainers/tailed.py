@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evalign.tables.split import holdout_split
 from evalign.training import Settings
 from evalign.training.early_stopping import EarlyStopping
-from evalign.training.split import holdout_split
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run, scores, triples
