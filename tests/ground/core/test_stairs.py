@@ -69,7 +69,7 @@ def test_something_named_tensor_is_none():
 
 def test_the_error_names_the_extra():
     error = stairs.needs_torch("AlignedLoss")
-    assert type(error) is ImportError
+    assert isinstance(error, ImportError)
     assert str(error) == "AlignedLoss needs PyTorch: pip install 'evalign[torch]'"
 
 
@@ -77,6 +77,7 @@ def test_without_torch_there_are_no_tensors(without_torch):
     assert not stairs.has_torch()
     assert not stairs.is_tensor(np.arange(3))
     assert stairs.as_tensors(None) == []
+    assert stairs.ranks() is None
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,9 @@ def test_without_torch_there_are_no_tensors(without_torch):
         (lambda: stairs.torch_of("This"), "This"),
         (lambda: stairs.rule_module(None, False), r"DecisionRule\.as_module"),
         (lambda: stairs.soft_confusion(None, None), r"Confusion\.from_logits"),
+        (stairs.aligned_classifier, "AlignedClassifier"),
+        (lambda: stairs.register_networks("A saved model"), "A saved model"),
+        (lambda: next(stairs.gathered(1)), r"torch\.distributed"),
     ],
 )
 def test_a_call_upward_without_torch_names_the_extra(without_torch, call, name):
