@@ -25,7 +25,7 @@ clf = evalign.AlignedDecisionCV(LogisticRegression(), metric="f1", random_state=
 assert clf.score(X, y) > 0.5, clf.score(X, y)
 assert importlib.util.find_spec("torch") is None
 try:
-    evalign.AlignedLoss("f1")
+    from evalign import AlignedLoss
 except ImportError as error:
     assert str(error) == "AlignedLoss needs PyTorch: pip install 'evalign[torch]'", error
 else:

@@ -18,8 +18,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".venv-versions"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# Its pinned version needs a newer numpy than the oldest.
-FOLLOWS_NUMPY = ["pandas"]
 # PyPI's torch brings gigabytes of CUDA on Linux, and another index may hold it, too.
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 REFUSE_CUDA = """
@@ -77,8 +75,7 @@ class Environment:
 
 def ground(name: str, pins: dict[str, str], packages: list[str]) -> Environment:
     """Test the ground floor with these versions of its packages."""
-    free = [*packages, *(FOLLOWS_NUMPY if pins else [])]
-    environment = Environment(f"ground-{name}", constraints(free, pins))
+    environment = Environment(f"ground-{name}", constraints(packages, pins))
     environment.install("-e", ".[dev-ground]")
     environment.test(GROUND)
     return environment

@@ -51,7 +51,7 @@ def data() -> Path:
 @cache
 def run() -> Path:
     path = Made.folder / "run"
-    done(*fit(data(), path, epochs=1))
+    done(*fit(data(), path, epochs=1, model="network"))
     return path
 
 

@@ -54,13 +54,13 @@ def killed(rng: Any) -> Iterator[Case]:
     folder = made.Made.folder / "killed"
     folder.mkdir()
     whole = folder / "whole"
-    assert invoke(*fit(made.data(), whole, epochs=6)).code == 0
+    assert invoke(*fit(made.data(), whole, epochs=6, model="network")).code == 0
     for number in range(5):
         halfway, delay = bool(number % 2), float(rng.uniform(0, 0.02))
         before = KILLING.format(halfway=halfway, delay=delay)
 
         def act(before: str = before, out: Path = folder / f"run{number}") -> str | None:
-            arguments = fit(made.data(), out, epochs=6)
+            arguments = fit(made.data(), out, epochs=6, model="network")
             first = start(arguments, before)
             _, said = first.communicate()
             if first.returncode != -signal.SIGKILL:
@@ -147,7 +147,7 @@ def names(rng: Any) -> Iterator[Case]:
             )
             source, run = written(place / "data.parquet", frame), place / "run"
             new = written(place / "new.parquet", frame.drop(columns="label"))
-            said = [invoke(*fit(source, run, epochs=1))]
+            said = [invoke(*fit(source, run, epochs=1, model="network"))]
             if said[0].code == 2:
                 return None if len(said[0].err.splitlines()) == 1 else said[0].err[-300:]
             said += [invoke("evaluate", run, source)]

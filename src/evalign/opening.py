@@ -77,9 +77,11 @@ def rule_of_checkpoint(path: Path) -> Any:
 
 def estimator_of_file(path: Path, arguments: dict[str, Any]) -> Any:
     """The estimator that its `save` wrote."""
+    from evalign.estimators.spine import register_models
     from evalign.store import archive
 
     kind = archive.kind_of(path)
     if kind not in ESTIMATORS:
         raise nothing(path, f"a {kind} is no model")
-    return getattr(import_module("evalign.estimators"), kind).load(path, **arguments)
+    register_models()
+    return archive.load(path, kind, **arguments)

@@ -125,7 +125,9 @@ def _labels(argument: str, values: Any) -> np.ndarray:
         allowed = "hold integers below 2**63, bools or strings"
         require(are_labels, OWNER, argument, allowed, f"dtype {array.dtype}")
         return array
-    wrong = array[~((array == np.floor(array)) & (np.abs(array) < 2**53))]  # also NaN
+    array = array.astype(np.float64)  # half precision has no number as large as 2**53
+    whole = (array == np.floor(array)) & (np.abs(array) < 2**53)
+    wrong = array[~whole]  # also NaN
     if len(wrong):
         cure = "For scores, use .argmax(1) for classes, or > 0.5 for two classes or labels."
         raise TypeError(complaint(OWNER, argument, "hold labels", f"{wrong[0]:g}", cure))

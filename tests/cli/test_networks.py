@@ -133,7 +133,8 @@ def test_the_rule_is_told_for_the_probabilities_of_the_network(classes):
 
 def test_one_file_gives_one_set_of_columns(tmp_path):
     data = written(tmp_path / "data.csv", AWKWARD.assign(label=LABEL))
-    done(*fit_network(data, tmp_path / "run"))
+    other = written(tmp_path / "test.csv", AWKWARD[:60].assign(label=LABEL[:60]))
+    done(*fit_network(data, tmp_path / "run", "--test", other))
     frame = pd.read_csv(data)
     network = AlignedClassifier("f1", epochs=1, pos_label="yes")
     with pytest.warns(DataWarning, match=r"'person' \(looks like an id\), 'note' \(text"):

@@ -114,7 +114,7 @@ def test_predict_is_the_rule_of_the_probabilities(decision):
     given, eta = clf.predict(X), clf.predict_proba(X)
     assert given.dtype == np.int64
     assert given.shape == eta.shape == (len(X), 3)
-    thresholds = clf.rule_.gain[:, 0, 0].numpy()  # diag(t, 1 − t)
+    thresholds = clf.rule_.gain[:, 0, 0]  # diag(t, 1 − t)
     assert np.array_equal(given, eta > thresholds)
     assert np.array_equal(given, clf.decision_function(X) > 0)
     assert clf.rule_.decision == decision

@@ -12,7 +12,7 @@ from typer.main import get_command
 from evalign import __version__
 from evalign.cli import commands
 from evalign.cli.options import Help
-from evalign.core.errors import InputError
+from evalign.core.errors import InputError, NeedsTorch
 from evalign.core.text import visible
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ def run(
         return code
     except TyperException as error:
         return _complain(name, error.format_message())
-    except InputError as error:
+    except (InputError, NeedsTorch) as error:
         return _complain(name, str(error))
     except (OSError, SystemExit) as error:  # rich ends the program at a broken pipe
         if BrokenPipeError in (type(error), type(error.__context__)):

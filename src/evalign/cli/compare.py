@@ -5,7 +5,7 @@ from argparse import Namespace
 from typing import Any
 
 from evalign.cli.dataset import load
-from evalign.cli.errors import UsageError, refused
+from evalign.cli.errors import refused
 from evalign.cli.outcome import tried_models
 from evalign.cli.terminal import Terminal, grid
 from evalign.core import stairs
@@ -52,7 +52,7 @@ def networks(spoken: Terminal, given: Namespace) -> list[tuple[str, Any]]:
     """A network of each recipe, by its name; none without PyTorch."""
     if not stairs.has_torch():
         if given.epochs is not None:
-            raise UsageError(str(stairs.needs_torch("--epochs")))
+            raise stairs.needs_torch("--epochs")
         spoken.note(f"No network is compared. {stairs.needs_torch('It')}")
         return []
     network = stairs.aligned_classifier()

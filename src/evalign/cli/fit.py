@@ -46,7 +46,7 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         whose = f"--epochs is for --model {run.NETWORK}, --time for all others"
         raise UsageError(f"--{other} must be left out with --model {given.model}: {whose}.")
     if given.model == run.NETWORK and not stairs.has_torch():
-        raise UsageError(str(stairs.needs_torch(f"--model {run.NETWORK}")))
+        raise stairs.needs_torch(f"--model {run.NETWORK}")
     files = {"data": given.data, "--test": given.test}
     arguments: run.About = {
         "evalign": evalign.__version__,

@@ -80,7 +80,7 @@ def cast(x: Any, dtype: Any) -> Any:
 def sum_by(index: Any, values: Any, size: int) -> Any:
     """Sums (size,) of the values (N,) of each index (N,)."""
     if is_numpy(values):
-        return np.bincount(index, values, size)
+        return np.bincount(index, values, size).astype(np.float64, copy=False)  # of none: integers
     return values.new_zeros(size).index_add(0, index, values)
 
 

@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
-import numpy as np
-
 from evalign.core import stairs
-from evalign.core.arrays import cast, library, safe_ratio, sum_by, sum_dtype, where
-from evalign.core.checks import check_ignored, complaint, refuse_masked, require
+from evalign.core.arrays import cast, is_numpy, library, safe_ratio, sum_by, sum_dtype, where
+from evalign.core.checks import check_ignored, complaint, require
 from evalign.core.class_report import ClassReport
 from evalign.core.task import Task, check_task
 from evalign.core.values import array_of, check_indices, check_weights, per_row, refuse, signed
@@ -169,8 +167,8 @@ class Confusion(Summed):
     def from_matrix(cls, matrix: Any) -> "Confusion":
         """The confusion of a d × d matrix, or of many (..., d, d), rows true."""
         owner = "Confusion.from_matrix"
-        refuse_masked(owner, "matrix", matrix)
-        matrix = matrix if stairs.is_tensor(matrix) else np.asarray(matrix)
+        if not stairs.is_tensor(matrix):
+            matrix = array_of(owner, "matrix", matrix)
         square = matrix.ndim >= 2 and matrix.shape[-2] == matrix.shape[-1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))
         matrix = cast(matrix, sum_dtype(matrix))
@@ -331,21 +329,23 @@ def _as_indices(
     flat = {}
     for name, labels in {"target": target, "predictions": predictions}.items():
         if _kind(labels) == "float":
-            cure = "Pass labels, e.g. logits.argmax(1) or target.long()."
+            as_integers = "target.astype(int)" if is_numpy(labels) else "target.long()"
+            cure = f"Pass labels, e.g. logits.argmax(1) or {as_integers}."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         flat[name] = where(ignored, 0, cast(labels, xp.int64)).reshape(-1)
-    if num_classes is None:
+    size = num_classes
+    if size is None:
         seen = {*xp.unique(flat["target"]).tolist(), *xp.unique(flat["predictions"]).tolist()}
         seen = {label for label in seen if label >= 0}
-        num_classes = max([2, *(label + 1 for label in seen)])
+        size = max([2, *(label + 1 for label in seen)])
         require(
-            num_classes in (2, len(seen)),
+            size in (2, len(seen)),
             owner,
             "num_classes",
             "be given where a class below the largest label does not occur",
-            f"labels up to {num_classes - 1}, of which {len(seen)} occur",
-            f"A label that is not a class is left out by ignore_index={num_classes - 1}.",
+            f"labels up to {size - 1}, of which {len(seen)} occur",
+            f"A label that is not a class is left out by ignore_index={size - 1}.",
         )
     for name, labels in flat.items():
-        check_indices(owner, name, labels, num_classes, "num_classes")
-    return flat["predictions"], flat["target"], num_classes
+        check_indices(owner, name, labels, size, "num_classes")
+    return flat["predictions"], flat["target"], size

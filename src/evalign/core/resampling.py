@@ -49,13 +49,16 @@ def bootstrap(
         kinds, count = np.unique(cell * len(weights) + code, return_counts=True)
         if len(kinds) < len(y) / 4:  # else this would cost more than it saves
             cell, code = np.divmod(kinds, len(weights))
-            unit, times, weight = np.arange(len(kinds)), count, weights[code]
+            unit = np.arange(len(kinds))
+            times = count
+            weight = weights[code]
     mass = csr_array((weight, (unit, cell)), shape=(len(times), len(first)))  # repeated pairs add
 
     # The units of a true class form a stratum. Groups may hold several classes, and form only one.
     stratum = y[first][cell] if groups is None else np.zeros(len(times), int)
     order = np.argsort(stratum, kind="stable")
-    mass, starts = mass[order], np.flatnonzero(np.diff(stratum[order])) + 1
+    mass = mass[order]
+    starts = np.flatnonzero(np.diff(stratum[order])) + 1
     strata = np.split(times[order], starts)
     generators = np.random.default_rng(seed).spawn(len(strata))
     widest = max(len(times), len(first), classes**2 if metric.needs_matrix else classes)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from evalign.core.errors import NeedsTorch
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import TypeIs
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def needs_torch(name: str) -> ImportError:
     """The error of something that trains or ships networks, where PyTorch is not installed."""
-    return ImportError(f"{name} needs PyTorch: pip install 'evalign[torch]'")
+    return NeedsTorch(f"{name} needs PyTorch: pip install 'evalign[torch]'")
 
 
 def has_torch() -> bool:
@@ -61,7 +63,7 @@ def is_tensor(value: object) -> "TypeIs[Tensor]":
 
 
 def as_numpy(value: Any) -> Any:
-    """A tensor as an array on the CPU, in float32 if NumPy lacks its dtype; else the value."""
+    """A tensor as an array on the CPU, of half precision in float32; anything else unchanged."""
     if not is_tensor(value):
         return value
     tensor = value.detach().cpu().resolve_conj().resolve_neg()
@@ -75,7 +77,11 @@ def in_form_of(array: np.ndarray, like: object) -> Any:
     if not is_tensor(like):
         return array
     torch = torch_of("A tensor")
-    return torch.as_tensor(np.ascontiguousarray(array), device=like.device)
+    # A copy, since PyTorch takes no array that is read-only or runs backwards.
+    tensor = torch.from_numpy(np.array(array, order="C"))
+    if like.device.type == "mps" and tensor.dtype == torch.float64:  # which MPS lacks
+        tensor = tensor.float()
+    return tensor.to(like.device)
 
 
 def rule_module(rule: Any, probabilities: bool) -> "nn.Module":
@@ -170,7 +176,7 @@ def state_of_checkpoint(path: Path, name: str) -> dict[str, Any]:
 def register_networks(name: str) -> None:
     """Make networks known to the store, for `name`, which holds one."""
     torch_of(name)
-    import evalign.training.classifier  # noqa: F401
+    aligned_classifier()
 
 
 def _saved_tensors(name: str) -> Any:

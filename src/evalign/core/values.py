@@ -11,10 +11,9 @@ from evalign.core.checks import complaint, refuse_masked, require
 
 def array_of(owner: str, argument: str, values: object, cure: str = "") -> np.ndarray:
     """An array of numbers, made from an array, a tensor, a list or a data frame's column."""
-    values = stairs.as_numpy(values)
     refuse_masked(owner, argument, values)
-    with suppress(TypeError, ValueError):  # a ragged list
-        array = np.asarray(values)
+    with suppress(TypeError, ValueError):  # a ragged list, a sparse tensor
+        array = np.asarray(stairs.as_numpy(values))
         if array.dtype.kind in "biuf":
             return array.astype(array.dtype.newbyteorder("="), copy=False)
     raise TypeError(

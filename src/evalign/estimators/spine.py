@@ -7,6 +7,7 @@ new rows (`_scores`).
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -32,6 +33,8 @@ def register_models() -> None:
     from evalign.store.models import register_estimator
 
     register_estimator(FrameEncoder)
+    for name in ("decision_cv", "ensemble"):  # one may hold another
+        import_module(f"evalign.estimators.{name}")
 
 
 class Aligned(ClassifierMixin, BaseEstimator):
@@ -79,7 +82,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
         return self._targets.score(owner, resolve(self.metric, owner=owner), labels, y, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file without pickle (JSON and safetensors), whole or not at all.
+        """Write one file without pickle (JSON and arrays), whole or not at all.
 
         Functions and splitters are not written: pass a `metric` or a `network` that is not a name
         to `load` again. A model of another library is refused, as are those of scikit-learn that

@@ -17,7 +17,8 @@ BINS = 12
 def shown_classes(contents: Contents, most: int = SHOWN) -> np.ndarray:
     """The codes of the classes to show: all, or those with the most errors."""
     c = contents.hard(contents.aligned.predicted, matrix=False)
-    return np.sort((c.fn + c.fp).argsort(descending=True, stable=True)[:most].numpy())
+    errors = c.fn + c.fp
+    return np.sort(np.argsort(-errors, kind="stable")[:most])
 
 
 def precision_recall(contents: Contents) -> list[dict[str, Any]]:

@@ -135,7 +135,7 @@ def _matrices(contents: Contents) -> list[tuple[Scored, str]]:
     plots = []
     for key, model in zip(contents.keys, contents.models, strict=True):
         words = f"Confusion matrix of {model.label}."
-        counts = contents.hard(model.predicted, matrix=True).matrix.numpy()
+        counts = contents.hard(model.predicted, matrix=True).matrix
         plots.append((model, figures.matrix(f"matrix-{key}", words, contents, counts)))
     return plots
 

@@ -24,9 +24,12 @@ from evalign.core import stairs
 from evalign.store import files
 from evalign.store.files import StoreError
 
-MANIFEST, STATE, TENSORS = "manifest.json", "state.json", "tensors.safetensors"
+MANIFEST = "manifest.json"
+STATE = "state.json"
 ARRAYS = "arrays/"  # the folder of the .npy files
-FORMAT, CHECKPOINT = "evalign", "checkpoint"  # the latter is the type of a plain tree
+TENSORS = "tensors.safetensors"
+FORMAT = "evalign"
+CHECKPOINT = "checkpoint"  # the type of a plain tree
 NETWORK = "AlignedClassifier"  # the type that the upper floor registers
 # Bytes of arrays and tensors that are packed, at most: a small file could otherwise fill any
 # memory. The JSON, which becomes many small objects, is not packed.
@@ -97,7 +100,8 @@ def load(path: str | os.PathLike[str], expected: str | None = None, **arguments:
     The file need not be trusted. It must be of the `expected` type, if one is named; `rebuild` of
     the type is given the arguments. A file with tensors needs PyTorch.
     """
-    path, kind = Path(path), kind_of(path)
+    path = Path(path)
+    kind = kind_of(path)
     if expected not in (None, kind):
         raise StoreError(f"{path} holds no {expected}: it is of kind {kind!r}.")
     with files.reading(path):
@@ -179,8 +183,9 @@ def _is_plain(dtype: np.dtype) -> bool:
 
 def _npy_of(array: np.ndarray) -> bytes:
     """An array as an .npy file, by rows and with the low byte first."""
+    ordered = array.astype(array.dtype.newbyteorder("<"), order="C")
     file = io.BytesIO()
-    npy.write_array(file, array.astype(array.dtype.newbyteorder("<"), order="C"), version=(1, 0))
+    npy.write_array(file, ordered, version=(1, 0), allow_pickle=False)
     return file.getvalue()
 
 
@@ -189,8 +194,7 @@ def _array_of(name: str, data: bytes) -> np.ndarray:
     file = io.BytesIO(data)
     if npy.read_magic(file) != (1, 0):
         raise ValueError(f"{name} is of another version of the .npy format")
-    header = npy.read_array_header_1_0(file, max_header_size=LONGEST_HEADER)
-    shape, by_columns, dtype = header
+    shape, by_columns, dtype = npy.read_array_header_1_0(file, max_header_size=LONGEST_HEADER)
     if by_columns or not _is_plain(dtype):
         raise ValueError(f"{name} holds no plain numbers by rows")
     content = data[file.tell() :]
@@ -222,7 +226,7 @@ def _encode(value: Any, name: str, values: _Values) -> Any:
     def encoded(item: Any, place: object) -> Any:
         return _encode(item, f"{name}/{place}", values)
 
-    def each(items: Any) -> list[Any]:
+    def all_encoded(items: Any) -> list[Any]:
         return [encoded(item, place) for place, item in enumerate(items)]
 
     if stairs.is_tensor(value):
@@ -238,15 +242,15 @@ def _encode(value: Any, name: str, values: _Values) -> Any:
             values.arrays[member] = value
             return {"$array": member}
         case np.ndarray() if value.dtype.kind in "UO" and value.ndim == 1:
-            return {"$labels": each(value.tolist())}
+            return {"$labels": all_encoded(value.tolist())}
         case tuple():
-            return {"$tuple": each(value)}
+            return {"$tuple": all_encoded(value)}
         case list():
-            return each(value)
+            return all_encoded(value)
         case dict() if all(isinstance(key, str) and key[:1] != "$" for key in value):
             return {key: encoded(item, key) for key, item in value.items()}
         case dict():
-            return {"$dict": each(value.items())}
+            return {"$dict": all_encoded(value.items())}
         case np.random.Generator() | np.random.RandomState():
             return None
     kind = type(value)

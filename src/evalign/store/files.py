@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evalign.core.errors import InputError
+from evalign.core.errors import InputError, NeedsTorch
 
 VERSION = 11  # of all formats
 MAX_JSON_BYTES = 2**28  # measured before a document is read
@@ -103,10 +103,10 @@ def check_version(path: Path, version: object) -> None:
 
 @contextmanager
 def reading(path: Path, part: str = "") -> Iterator[None]:
-    """Turn any error from unexpected contents into a `StoreError`, but a missing package."""
+    """Turn any error from unexpected contents into a `StoreError`; not that torch is missing."""
     try:
         yield
-    except (InputError, ImportError):
+    except (InputError, NeedsTorch):
         raise
     except Exception as error:
         raise StoreError(f"{path} cannot be opened: {part}{reason(error)}.") from error

@@ -9,6 +9,7 @@ import pytest
 
 from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
+from evalign.store.files import VERSION
 from evalign.tables.labels import Labels
 from tests.ground.cli.commands import files, fit, refused, small_disk, table, written
 
@@ -203,7 +204,7 @@ def test_another_version(fitted, tmp_path):
     about = json.loads(file.read_text())
     file.write_text(json.dumps(about | {"version": 1}))
     text = refused("report", tmp_path / "run")
-    assert text.endswith("has format 1, evalign now reads 10: fit again.")
+    assert text.endswith(f"has format 1, evalign now reads {VERSION}: fit again.")
     file.write_text(json.dumps(about | {"format": "other"}))
     assert "holds nothing that evalign saved: it is no run" in refused("report", tmp_path / "run")
 

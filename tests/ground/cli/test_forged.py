@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -11,6 +12,7 @@ import pytest
 
 from evalign.cli import predict
 from evalign.cli import run as runs
+from tests.forged import forge
 from tests.ground.cli.commands import fit, refused, sign
 
 
@@ -52,6 +54,17 @@ def test_other_details(run, content):
     (run / "details.json").write_bytes(content)
     sign(run)
     assert "details.json" in refused("report", run)
+
+
+def test_a_run_that_holds_a_network_where_torch_is_missing(run, data, tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("evalign.training")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    forge(run / "model", tensors_safetensors=b"")
+    sign(run)
+    said = refused("predict", run, data, "--out", tmp_path / "x.csv")
+    assert f"{run}/model holds a network, which needs PyTorch: pip install 'evalign[torch]'" in said
+    assert not (tmp_path / "x.csv").exists()
 
 
 def test_other_columns_or_classes_than_the_model_has(run, data, tmp_path):

@@ -231,7 +231,7 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
 def test_wrong_options(data, tmp_path):
     run = tmp_path / "run"
     assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
-    text = refused(*fit(data, run, "--time", "5m"))
+    text = refused(*fit(data, run, "--time", "5m", model="network"))
     assert "--time must be left out with --model network: --epochs is for --model net" in text
     assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
     text = refused(*fit(data, run, "--epochs", 3, model="blend"))

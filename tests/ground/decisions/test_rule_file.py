@@ -185,12 +185,13 @@ def test_a_changed_file_is_refused(path):
 
 
 NEEDS_NUMPY_ALONE = """
+import json
 import sys
 import numpy
 import evalign
 
 rule = evalign.load(sys.argv[1])
-labels = rule(probabilities=numpy.array(eval(sys.argv[2])))
+labels = rule(probabilities=numpy.array(json.loads(sys.argv[2])))
 slow = {"scipy", "sklearn", "pandas", "torch", "narwhals", "threadpoolctl", "safetensors"}
 print(labels.tolist(), sorted(slow & {*sys.modules}))
 """
@@ -199,7 +200,7 @@ print(labels.tolist(), sorted(slow & {*sys.modules}))
 @pytest.mark.parametrize("rule", ["two classes", "classes by name", "labels"], indirect=True)
 def test_applying_a_rule_needs_numpy_alone(rule, path):
     row = [[1 / len(rule.gain)] * len(rule.gain)]
-    arguments = [sys.executable, "-c", NEEDS_NUMPY_ALONE, str(path), repr(row)]
+    arguments = [sys.executable, "-c", NEEDS_NUMPY_ALONE, str(path), json.dumps(row)]
     run = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == f"{rule(probabilities=np.array(row)).tolist()} []"
 

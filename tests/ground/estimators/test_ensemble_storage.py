@@ -1,6 +1,8 @@
 """Ensembles that are saved and loaded, and files that somebody made."""
 
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 
 import evalign
-from evalign import AlignedEnsemble, metrics
+from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
 from evalign.estimators import TrainingWarning
 from evalign.store.files import StoreError
 from tests.forged import put
@@ -132,3 +134,24 @@ def test_models_of_other_classes_are_refused(saved, tmp_path):
     put(path, "+.fitted.models_.forest of mine.0.+.classes_", {"$labels": ["x"]})
     with pytest.raises(StoreError, match="cannot be opened"):
         AlignedEnsemble.load(path)
+
+
+OPENED_ELSEWHERE = """
+import sys
+from evalign.estimators.ensemble import AlignedEnsemble
+import numpy as np
+
+opened = AlignedEnsemble.load(sys.argv[1])
+print(opened.predict(np.load(sys.argv[2])).tolist())
+"""
+
+
+def test_an_estimator_inside_of_another_is_opened_in_a_new_process(tmp_path):
+    """Where nothing has imported the inner one."""
+    inner = [("tuned", AlignedDecisionCV(GaussianNB(), cv=2))]
+    clf = AlignedEnsemble(candidates=inner, cv=2, decision="argmax").fit(X, Y)
+    clf.save(tmp_path / "model")
+    np.save(tmp_path / "X.npy", X)
+    command = [sys.executable, "-c", OPENED_ELSEWHERE, tmp_path / "model", tmp_path / "X.npy"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == str(clf.predict(X).tolist())

@@ -1,6 +1,6 @@
 """Metrics of a Confusion, soft or hard, and their names.
 
-A `Metric` is a function of a Confusion that returns a scalar tensor. Those here are small frozen
+A `Metric` is a function of a Confusion that returns one number. Those here are small frozen
 objects that carry their settings. `resolve` makes one from a name or a user's function.
 """
 

@@ -109,7 +109,7 @@ class FunctionMetric(Metric):
 
     def _of_one(self, c: Confusion) -> Any:
         try:
-            value = self.function(c)
+            value = self._returned(c)
         except (AttributeError, TypeError) as error:
             of = "NumPy arrays" if is_numpy(c.tp) else "tensors"
             allowed = f"be a function that works on {of} too, which this call gives it"
@@ -117,6 +117,13 @@ class FunctionMetric(Metric):
             message = complaint(self.owner, "metric", allowed, f"{error!r}", cure)
             raise TypeError(message) from error
         return self._scalar(value, c)
+
+    def _returned(self, c: Confusion) -> Any:
+        """What the function returns; of arrays too 0/0 is NaN without a warning."""
+        if not is_numpy(c.tp):
+            return self.function(c)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.function(c)
 
     def _scalar(self, score: Any, c: Confusion) -> Any:
         """The number that the function returned, in the library of the Confusion."""
@@ -145,7 +152,7 @@ class FunctionMetric(Metric):
         probes = [probe, *stairs.as_tensors(probe)]
         for each in probes:
             try:
-                score = self.function(each)
+                score = self._returned(each)
             except Exception:  # the matrix, the other library, or another number of classes
                 continue
             self._scalar(score, each)
@@ -394,7 +401,7 @@ class ClassMetric(NamedMetric):
         if c.rows is None:
             mass = c.total if c.multilabel else c.actual + c.predicted
             return one * (mass != 0)
-        rows = detached(c.predicted) * safe_ratio(c.rows, c.total)[..., None]
+        rows = detached(c.predicted * safe_ratio(c.rows, c.total)[..., None])
         return where(c.actual != 0, one, rows.clip(None, 1))
 
     def _check_two(self, c: Confusion) -> None:

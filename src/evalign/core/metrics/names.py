@@ -57,7 +57,7 @@ def resolve(metric: str | MetricFunction, *, owner: str = "metrics.resolve") -> 
     Args:
         metric: one of `names()`, which are scikit-learn's scorer names and names in their style, an
             F-beta with another β, or "expected_cost" with its matrix; a metric; or any function of
-            a `Confusion` that returns a scalar tensor, see `FunctionMetric`.
+            a `Confusion` that returns one number, see `FunctionMetric`.
         owner: the name that errors give as the owner of the argument.
 
     Examples:

@@ -86,7 +86,7 @@ class FBeta(ClassMetric):
         self._settle(beta=tuple(betas.tolist()), stem="f1")
 
     def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
-        if not isinstance(self.beta, tuple):
+        if isinstance(self.beta, int | float):
             square = self.beta**2
             return (Quotient({"tp": 1 + square}, {"actual": square, "predicted": 1}),)
         require(

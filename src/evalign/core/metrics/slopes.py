@@ -113,7 +113,7 @@ def by_differences(metric: Callable[[Confusion], Any], c: Confusion) -> Slopes:
         )
         name = getattr(metric, "name", repr(metric))
         raise ValueError(complaint("fit_decision", "metric", allowed, name, cure))
-    step = STEP * max(float(np.sum(c.total)), np.finfo(float).tiny)
+    step = STEP * max(float(np.max(c.total)), np.finfo(float).tiny)
 
     def slope(changed: Callable[[float], Confusion]) -> float:
         difference = float(metric(changed(step))) - float(metric(changed(-step)))

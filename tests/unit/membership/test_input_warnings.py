@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from evalign import Confusion, MetricLoss, checked, fit_decision, losses
+from evalign import Confusion, MetricLoss, checked, losses
 from evalign.core.input_warnings import rows_of_probabilities
 from evalign.training.validation import hard_confusion
 
@@ -36,17 +36,9 @@ WARNED = {
         lambda: DICE()(drawn(2, 4, 4), labels(4, 2, 4)),
         ["4 classes or labels in", "class_dim=1, or class_dim=-1"],
     ),
-    "as many tokens as classes, of a rule": (
-        lambda: fit_decision(drawn(9, 4, 4), labels(4, 9, 4), metric="f1_macro"),
-        ["fit_decision", "class_dim=-1"],
-    ),
     "one-hot rows": (
         lambda: DICE()(drawn(20, 3), ONE_HOT),
         ["DiceLoss holds exactly one 1", "target.argmax(1)", 'task="multilabel"'],
-    ),
-    "one-hot rows of a rule": (
-        lambda: fit_decision(drawn(20, 3), ONE_HOT, metric="f1_macro"),
-        ["y of fit_decision holds exactly one 1", "y.argmax(1)", 'task="multilabel"'],
     ),
 }
 
@@ -75,17 +67,7 @@ SILENT = {
     "two labels a row": lambda: DICE()(drawn(2, 3), PAIR),
     "few one-hot rows": lambda: DICE()(drawn(8, 3), ONE_HOT[:8]),
     "few one-hot rows of validation": lambda: hard_confusion(drawn(8, 3), ONE_HOT[:8]),
-    "one logit for each token": lambda: fit_decision(
-        drawn(6, 1, 5), labels(2, 6, 1, 5).float(), metric="f1"
-    ),
-    "classes of tokens": lambda: Confusion.from_predictions(
-        labels(2, 4, 3), labels(2, 4, 3), num_classes=2
-    ),
-    "three classes of tokens": lambda: Confusion.from_predictions(labels(3, 4, 3), labels(3, 4, 3)),
     "masks of classes": lambda: Confusion.from_predictions(labels(2, 2, 4, 4), labels(2, 2, 4, 4)),
-    "rule, classes last": lambda: fit_decision(
-        drawn(9, 4, 4), labels(4, 9, 4), metric="f1_macro", class_dim=-1
-    ),
 }
 
 
@@ -162,8 +144,8 @@ def test_logits_within_0_and_1_are_no_probabilities():
 
 def test_what_are_rows_of_probabilities():
     p = drawn(50, 7).softmax(1)
-    assert rows_of_probabilities(p)
-    assert rows_of_probabilities(p.bfloat16())
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        assert rows_of_probabilities(p.to(dtype))
     assert not rows_of_probabilities(p.log())
     assert not rows_of_probabilities(2 * p)
     assert not rows_of_probabilities(torch.full((5, 4), 0.25))  # of a network that begins at zero
