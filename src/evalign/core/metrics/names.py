@@ -7,7 +7,9 @@ from typing import Any
 
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import matrix, per_class
-from evalign.core.metrics.base import Average, ClassMetric, FunctionMetric, Metric, MetricFunction
+from evalign.core.metrics.averages import Average, ClassMetric
+from evalign.core.metrics.base import Metric, MetricFunction
+from evalign.core.metrics.function import FunctionMetric
 from evalign.core.text import nearest
 
 _ENDS: dict[str, Average] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evalign.core.checks import numbers, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics.base import ClassMetric, Quotient
+from evalign.core.metrics.averages import ClassMetric, Quotient
 
 # At the ends it is precision or recall to the last digit; squares far beyond would overflow.
 BETAS = "lie from 1e-9 to 1e9"
