@@ -149,7 +149,7 @@ print(*loaded & {"narwhals", "pandas", "scipy", "sklearn", "threadpoolctl"})
         ),
         (
             "DecisionRule.as_module",
-            'evalign.fit_decision([[0, 1], [1, 0]], [1, 0], metric="f1").as_module()',
+            'evalign.fit_decision([[0, 2], [2, 0]], [1, 0], metric="f1").as_module()',
         ),
         ("Confusion.from_logits", "evalign.Confusion.from_logits([[0.0, 1.0]], [1])"),
     ],
