@@ -121,7 +121,7 @@ def test_predict_is_the_rule_of_the_probabilities(decision):
     if decision == "argmax":
         assert np.array_equal(given, raw_logits(clf, X).numpy() > 0)
     else:
-        assert np.array_equal(given, clf.rule_(raw_logits(clf, X)).numpy())
+        assert np.array_equal(given, clf.rule_(raw_logits(clf, X).numpy()))
 
 
 def test_the_best_epoch_is_by_the_metric_of_the_rows_held_out():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LARGEST_LOG_ODDS = 20.0
 
 
-class Problem(NamedTuple):
+class FitProblem(NamedTuple):
     """Rows ready for the search: their logits, with offsets of the network added, are scaled.
 
     `own` are the scaled offsets, and `argmax` is the gain matrix of the network's own labels.
@@ -132,7 +132,7 @@ def _problem(
     offsets: "Values | None",
     groups: np.ndarray | None,
     names: list[str | float] | None,
-) -> Problem:
+) -> FitProblem:
     """Prepare the rows that have weight."""
     owner, multilabel = settings.owner, rows.multilabel
     number = rows.logits.shape[1]
@@ -170,7 +170,7 @@ def _problem(
         own = scale * own
     # The argmax of the network's logits is that of η_j e^(−own_j).
     argmax = threshold_gains(own) if multilabel else normalised(np.diag(softmax(-own[None])[0]))
-    return Problem(objective, logits, labels, weight, group_of_row, scale, own, argmax)
+    return FitProblem(objective, logits, labels, weight, group_of_row, scale, own, argmax)
 
 
 def _scale(logits: np.ndarray, multilabel: bool) -> float:
@@ -195,7 +195,7 @@ def _leads(logits: np.ndarray) -> np.ndarray:
     return leads
 
 
-def _search(settings: FitSettings, problem: Problem) -> Fitted:
+def _search(settings: FitSettings, problem: FitProblem) -> Fitted:
     """Search for the rule, by the decision and the task."""
     objective, logits, labels, weight, groups, _, own, argmax = problem
     if settings.decision == "argmax":

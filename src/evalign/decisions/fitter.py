@@ -11,7 +11,7 @@ import numpy as np
 from evalign.core import stairs
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.core.metrics.base import FunctionMetric
+from evalign.core.metrics.function import FunctionMetric
 from evalign.core.task import Task
 from evalign.decisions.fit_rows import fit_rows
 from evalign.decisions.objective import Objective
