@@ -16,7 +16,6 @@ from evalign import losses
 from evalign.core.checks import require
 from evalign.core.heaviside import tempered
 from evalign.core.metrics import FBeta, MetricFunction
-from evalign.training.recipes import COOLINGS
 from evalign_study import networks
 from evalign_study.networks import mlp
 from evalign_study.refuted.counted import CountedLoss
@@ -57,16 +56,10 @@ class Method(NamedTuple):
 
 
 def cooling(rate: float, patience: int | None) -> dict[str, Any]:
-    """Return the arguments of `TemperatureAnnealing` for EAST 4.3.
-
-    The waits before each cooling and before the end add up to the patience, as in `recipes`.
-    """
-    return {
-        "start": T,
-        "rate": rate,
-        "patience": 5 if patience is None else -(-patience // (COOLINGS + 1)),
-        "coolings": 2**31 if patience is None else COOLINGS,
-    }
+    """Return the arguments of `TemperatureAnnealing` for EAST 4.3, with a shared patience."""
+    if patience is None:
+        return {"start": T, "rate": rate, "patience": 5, "coolings": 2**31}
+    return {"start": T, "rate": rate, "patience": patience, "reading": "shared patience"}
 
 
 class Problem(NamedTuple):
