@@ -10,9 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from evalign import Confusion
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import numbers, require
-from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.losses import MetricLoss
 

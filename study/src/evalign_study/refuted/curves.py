@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evalign import Confusion
 from evalign.core import membership
-from evalign.core.confusion import Confusion
 from evalign.core.membership import Step
 from evalign.core.numerics import safe_ratio
 from evalign.losses import AveragePrecisionLoss, curves

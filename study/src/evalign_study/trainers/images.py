@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
+from evalign import Confusion
+from evalign.metrics import resolve
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from evalign import losses
-from evalign.core.checks import require
 from evalign.core.heaviside import tempered
-from evalign.core.metrics import FBeta, MetricFunction
+from evalign.metrics import FBeta, MetricFunction
 from evalign_study import networks
 from evalign_study.networks import mlp
+from evalign_study.refusals import require
 from evalign_study.refuted.counted import CountedLoss
 from evalign_study.trainers.following import FOLLOWING, settings_of
 
