@@ -85,8 +85,6 @@ def work(
             give()
         else:
             open_workers -= 1
-    for worker in workers:
-        worker.terminate()
     while True:  # what came in the last moment
         try:
             kind, value = found.get(timeout=0.2)
@@ -94,6 +92,9 @@ def work(
             break
         if kind == "record":
             keep(value)
+    # Only now: one that is ended while it writes leaves a queue that cannot be read.
+    for worker in workers:
+        worker.terminate()
     return errors
 
 

@@ -141,7 +141,7 @@ def colours(images: Tensor) -> Callable[[Tensor], Tensor]:
     """Standardise each colour of images (N, height, width, 3), and put the colours first."""
     counts = torch.stack([images[..., c].flatten().bincount(minlength=256) for c in range(3)])
     values = torch.arange(256, dtype=torch.float64) / 255
-    shares = counts / counts.sum(1, keepdim=True)
+    shares = counts.double() / counts.sum(1, keepdim=True)
     mean = shares @ values
     spread = (shares @ values.square() - mean.square()).sqrt()
     shift, factor = mean.float(), spread.float()
