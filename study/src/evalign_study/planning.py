@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evalign_study.data.own import checksum, load_csv
 from evalign_study.protocols import east
 from evalign_study.records.journal import Record, holds
 from evalign_study.refusals import nearest, require
@@ -133,7 +134,7 @@ def cells(
         for variant in variants:
             if variant not in panel.get("variants", plan["variants"]):
                 continue
-            for line in plan["lines"]:
+            for line in panel.get("lines", plan["lines"]):
                 if lines is None or line in lines:
                     yield _cell(plan, panel_name, line, variant, dict(changes or {}), quick)
 
@@ -178,6 +179,37 @@ def _cell(
         own.get("trial") == "split_seed",
         protocol.goal_of(base) if by_metric else "loss",
     )
+
+
+def with_own(
+    plan: Mapping[str, Any], *, path: Path | None, target: str | None, loss: str | None
+) -> dict[str, Any]:
+    """A plan for a table of the user's own, and with a line for a loss of their own.
+
+    A table takes the place of all panels, with the settings and the grid of [own]. A loss is one
+    more line, which is not cooled.
+    """
+    changed = dict(plan)
+    if path is not None:
+        require(target is not None, "run", "--target", "name the column of labels", "none")
+        assert target is not None
+        own = plan.get("own")
+        require(own is not None, "run", "--data", "be given to a table with [own]", plan["title"])
+        assert own is not None
+        content = checksum(path)
+        two = len(load_csv(path, target).classes) == 2
+        settings = {
+            "dataset": str(path),
+            "target": target,
+            "content": content,
+            "average": "positive class" if two else "all classes",
+        }
+        panel = {"label": path.name, "grid": own["grid"], "settings": settings}
+        changed["panels"] = {path.stem: panel}
+    if loss is not None:
+        require(":" in loss, "run", "--loss", "be package.module:factory", repr(loss))
+        changed["lines"] = {**plan["lines"], loss: {"loss": loss, "rate": 1.0}}
+    return changed
 
 
 def _check(what: str, asked: Sequence[str] | None, known: Iterable[str]) -> None:

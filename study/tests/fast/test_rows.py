@@ -17,7 +17,7 @@ RUNS = {
     "constant": Run(loss="f1", learning_rate=1e-3, **SHARED),
     "cooled": Run(loss="f1", rate=0.8, learning_rate=1e-3, coolings=2, **SHARED),
     "cooled, shared": Run(loss="f1", rate=0.9, seed=3, reading="shared patience", **SHARED),
-    "of present classes": Run(loss="f1", average="present classes", rate=0.9, **SHARED),
+    "warmer": Run(loss="f1", start=0.3, rate=0.7, **SHARED),
     "of betas": Run(loss="f1", betas=((1, 5.0),), rate=0.9, **SHARED),
     "mcc": Run(loss="mcc", rate=0.9, learning_rate=1e-4, **SHARED),
     "accuracy": Run(loss="accuracy", rate=0.9, learning_rate=1e-3, **SHARED),

@@ -25,7 +25,7 @@ from evalign_study.records.journal import Record, scores_of_each
 
 # What members may differ in; the rest they share.
 OWN = (
-    *("loss", "average", "betas", "start", "rate", "patience", "coolings", "reading"),
+    *("loss", "betas", "start", "rate", "patience", "coolings", "reading"),
     *("learning_rate", "dropout", "seed", "decisions", "curve"),
 )
 MEMBERS = 64  # at most in a stack
@@ -99,7 +99,7 @@ class Stack:
             loss = east.loss_of(run, east.Task(rows.counts, run.dataset)).to(device)
             self.losses.append(loss)
             self.stopping.append(east.stopping_of(run, loss))
-            self.progress.append(east.Progress(run, rows.classes))
+            self.progress.append(east.Progress(run))
             self.orders.append(torch.Generator(device).manual_seed(run.seed))
         self.plain = copy.deepcopy(built[0])  # to score a member's weights with
         self.alive = set(range(len(runs)))
@@ -269,7 +269,7 @@ class Stack:
 
     def _kind(self, member: int) -> tuple[Any, ...]:
         run = self.runs[member]
-        return run.loss, run.average, run.betas
+        return run.loss, run.betas
 
     def _copy_temperatures(self) -> None:
         """Copy what the annealings have set into the stacked losses, where a graph looks for it."""

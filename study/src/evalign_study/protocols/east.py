@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 import evalign
 from evalign_study import data, networks
+from evalign_study.data.own import load_csv
 from evalign_study.data.split import three_way
 from evalign_study.data.standardizer import Standardizer
 from evalign_study.records.journal import Record, key_of, scores_of, stamped, triples
@@ -41,7 +43,9 @@ class Run:
     """All that the result of a training depends on, except the machine."""
 
     # The rows. EAST splits every data set at random into 64%, 16% and 20% (E.1).
-    dataset: str
+    dataset: str  # a name of `evalign_study.data`, or a CSV file with a `target`
+    target: str = ""
+    content: str = ""  # the checksum of such a file
     features: str = "paper"  # "sound": categories as a column each, not as codes
     split: str = "random"  # "groups": equal rows, or rows of one frame, stay on one side
     split_seed: int = 0
@@ -56,7 +60,7 @@ class Run:
     loss: str = "f1"
     # What the F-score is a mean of: "all classes" is equation 2, its 1 / d over all d classes;
     # "present classes" counts a class that a batch lacks by its soft predicted rows alone;
-    # "positive class" is the F-score of class 1 of two.
+    # "positive class" is the F-score of class 1 of two. It says, too, which F1 is reported.
     average: str = "all classes"
     betas: tuple[tuple[int, float], ...] = ()  # (class, β) where β is not 1 (F.3)
 
@@ -116,20 +120,21 @@ class Rows(NamedTuple):
 
 def rows_of(run: Run, device: str) -> Rows:
     """Prepare the rows of a run."""
-    return _prepared(run.dataset, run.features, run.split, run.split_seed, run.rows, device)
+    usual = {field.name: field.default for field in dataclasses.fields(Run)}
+    about = ("dataset", "target", "content", "features", "split", "split_seed", "rows")
+    others = {name: usual[name] for name in usual if name not in about}
+    return _prepared(run.but(**others), device)
 
 
 @lru_cache(maxsize=2)
-def _prepared(
-    dataset: str, features: str, split: str, split_seed: int, most: int | None, device: str
-) -> Rows:
-    loaded = data.load(dataset, preparation=features)
-    parts = three_way(
-        loaded.y,
-        groups={"random": None, "groups": loaded.groups}[split],
-        seed=split_seed,
-    )
-    training, validation, test = (part[thinned(loaded.y[part], most)] for part in parts)
+def _prepared(run: Run, device: str) -> Rows:
+    if run.target:
+        loaded = load_csv(Path(run.dataset), run.target)
+    else:
+        loaded = data.load(run.dataset, preparation=run.features)
+    groups = one_of({"random": None, "groups": loaded.groups}, "split", run.split)
+    parts = three_way(loaded.y, groups=groups, seed=run.split_seed)
+    training, validation, test = (part[thinned(loaded.y[part], run.rows)] for part in parts)
     X = torch.from_numpy(loaded.X)
     y = torch.from_numpy(loaded.y)
     scale = colours(X[training]) if X.ndim == 4 else Standardizer(X[training])
@@ -282,7 +287,7 @@ def train(run: Run, device: str | None = None) -> Record:
         stopping = stopping_of(run, loss)
         optimizer = torch.optim.AdamW(network.parameters(), run.learning_rate, fused=True)
         order = torch.Generator(device).manual_seed(run.seed)
-        progress = Progress(run, rows.classes)
+        progress = Progress(run)
         while not progress.ended(stopping):
             network.train()
             loss.train()
@@ -330,9 +335,9 @@ class Progress:
     the validation rows are kept beside it, for the strict comparison.
     """
 
-    def __init__(self, run: Run, classes: int) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
-        self.metrics = metrics_of(classes)
+        self.metrics = metrics_of(run)
         self.epoch = 0
         self.diverged = False
         self.finished = False
@@ -386,7 +391,7 @@ class Progress:
             network.load_state_dict(self.weights[criterion])
             known = logits_of(network, rows.validation[0], context)
             unseen = logits_of(network, rows.test[0], context)
-            goal = metric_of(run.loss, self.metrics) if criterion == "loss" else criterion
+            goal = goal_of(run) if criterion == "loss" else criterion
             picks[criterion] = told | {
                 "decisions": {
                     decision: {"matrix": decided(decision, goal, known, unseen, rows)}
@@ -449,22 +454,19 @@ class seeded:
         self.fork.__exit__(*error)
 
 
-# 7. The scores (6.1): F1, accuracy and MCC of the test rows; F1 is macro for several classes.
+# 7. The scores (6.1): F1, accuracy and MCC of the test rows.
 
 
-def metrics_of(classes: int) -> tuple[str, ...]:
-    """The metrics of the tables."""
-    return ("f1" if classes == 2 else "f1_macro", "accuracy", "matthews_corrcoef")
-
-
-def metric_of(loss: str, metrics: Sequence[str]) -> str:
-    """The metric that a loss trains for; F1 for those that train for none."""
-    return {"accuracy": "accuracy", "mcc": "matthews_corrcoef"}.get(loss, metrics[0])
+def metrics_of(run: Run) -> tuple[str, ...]:
+    """The metrics of the tables. F1 is macro but for the positive class of two."""
+    f1 = "f1" if run.average == "positive class" else "f1_macro"
+    return (f1, "accuracy", "matthews_corrcoef")
 
 
 def goal_of(run: Run) -> str:
-    """The metric that a run trains for."""
-    return metric_of(run.loss, metrics_of(len(data.card(run.dataset).counts)))
+    """The metric that a run trains for; F1 where its loss trains for none."""
+    f1, accuracy, mcc = metrics_of(run)
+    return {"accuracy": accuracy, "mcc": mcc}.get(run.loss, f1)
 
 
 def decided(
