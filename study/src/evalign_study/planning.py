@@ -1,5 +1,6 @@
 """From the file of a table to the runs that it needs."""
 
+import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -210,6 +211,16 @@ def with_own(
         require(":" in loss, "run", "--loss", "be package.module:factory", repr(loss))
         changed["lines"] = {**plan["lines"], loss: {"loss": loss, "rate": 1.0}}
     return changed
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """A setting written as name=value; the value as JSON where it is JSON, else as it is."""
+    name, equals, value = text.partition("=")
+    require(bool(equals), "run", "--set", "be name=value", repr(text))
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _check(what: str, asked: Sequence[str] | None, known: Iterable[str]) -> None:

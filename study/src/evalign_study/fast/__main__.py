@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from evalign_study import planning
-from evalign_study.fast import rows
-from evalign_study.fast.working import work
-from evalign_study.records.journal import append, read
+from evalign_study.records.journal import read
+from evalign_study.running import run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,42 +33,30 @@ def _main(given: argparse.Namespace) -> int:
     start = time.monotonic()
     plan = planning.table(given.table)
     chosen = {"panels": given.panel, "lines": given.line, "variants": given.variant or ["paper"]}
-    changes = dict(map(_pair, given.set or ()))
+    changes = dict(map(planning.pair, given.set or ()))
     cells = list(planning.cells(plan, **chosen, changes=changes, quick=given.quick))
-    only = _only(given.only or ())
-    known = planning.Known(read([path for path in [*given.known, given.records] if path.exists()]))
-    counts = {"trained": 0, "reused": 0, "failed": 0}
-    for stage in ("grid", "trials") if given.stage == "all" else (given.stage,):
-        wanted = {}
-        for cell in cells:
-            for run in cell.grid() if stage == "grid" else cell.trials(known):
-                if all(str(getattr(run, name)) in values for name, values in only.items()):
-                    wanted[run.key] = run
-        missing = [run for run in wanted.values() if known.find(run) is None]
-        counts["reused"] += len(wanted) - len(missing)
-        # Long epochs, those of small batches, come last.
-        missing.sort(key=lambda run: -run.batch_size)
-        units = rows.units(missing)
-        print(f"{stage}: {len(missing)} runs in {len(units)} units", flush=True)
-        if given.list:
-            for unit in units:
-                print(f"  {len(unit)} x {unit[0]}")
-            continue
+    paths = [path for path in [*given.known, given.records] if path.exists()]
+    stages = ("grid", "trials") if given.stage == "all" else (given.stage,)
 
-        def keep(record: dict[str, Any]) -> None:
-            append(given.records, [record])
-            known.add(record)
-            counts["trained"] += 1
-            print(_line(record, time.monotonic() - start), flush=True)
+    def told(text: str, record: dict[str, Any] | None) -> None:
+        line = text if record is None else _line(record, time.monotonic() - start)
+        print(line, flush=True)
 
-        left = None if given.seconds is None else given.seconds - (time.monotonic() - start)
-        how = {"processes": given.processes, "seconds": left}
-        errors = work(units, rows.train, keep, **how) if units else []
-        counts["failed"] += len(errors)
-        for error in errors:
-            print(error, file=sys.stderr, flush=True)
-    print(", ".join(f"{number} {what}" for what, number in counts.items()))
-    return 1 if counts["failed"] else 0
+    counts = run(
+        cells,
+        planning.Known(read(paths)),
+        given.records,
+        processes=given.processes,
+        seconds=given.seconds,
+        stages=stages,
+        only=_only(given.only or ()),
+        told=told,
+        train=not given.list,
+    )
+    for error in counts.errors:
+        print(error, file=sys.stderr, flush=True)
+    print(counts)
+    return 1 if counts.errors else 0
 
 
 def _line(record: dict[str, Any], seconds: float) -> str:
@@ -83,23 +70,12 @@ def _line(record: dict[str, Any], seconds: float) -> str:
     return f"{seconds:6.0f} s {json.dumps(told)}"
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    """A setting: name=value, the value as JSON where it is JSON."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"--set must be name=value. Got {text!r}.")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
 def _only(texts: Sequence[str]) -> dict[str, set[str]]:
     """Values that runs are to have: name=value,value."""
     found = {}
     for text in texts:
         name, _, values = text.partition("=")
-        found[name] = {str(_pair(f"{name}={value}")[1]) for value in values.split(",")}
+        found[name] = {str(planning.pair(f"{name}={value}")[1]) for value in values.split(",")}
     return found
 
 

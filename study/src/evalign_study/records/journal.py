@@ -5,6 +5,7 @@ that was cut off is not read, and the next write begins a new line.
 """
 
 import dataclasses
+import gzip
 import hashlib
 import json
 import os
@@ -113,10 +114,13 @@ def append(path: Path, records: Iterable[Record]) -> None:
 
 
 def read(paths: Iterable[Path]) -> list[Record]:
-    """Read files of lines; a line that was cut off is left out."""
+    """Read files of lines, also compressed ones; a line that was cut off is left out."""
     records = []
     for path in paths:
-        for line in path.read_text(encoding="utf-8").splitlines():
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rb") as file:
+            lines = file.read().splitlines()
+        for line in lines:
             try:
                 record = json.loads(line)
             except ValueError:
