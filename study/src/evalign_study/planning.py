@@ -8,14 +8,18 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from evalign_study.data.own import checksum, load_csv
+from evalign_study.own_loss import own_loss
 from evalign_study.protocols import east
 from evalign_study.records.journal import Record, holds
 from evalign_study.refusals import nearest, require
 
 PROTOCOLS: dict[str, Any] = {"east": east}
-QUICK = {"epochs": 2, "rows": 300, "seeds": 2}
-QUICK_IMAGES = {"epochs": 1, "rows": 40, "seeds": 2}
+# A quick look: of each part so many rows, and two trials.
+QUICK = {"epochs": 2, "rows": 300, "decisions": ("argmax",)}
+QUICK_IMAGES = {"epochs": 1, "rows": 20, "decisions": ("argmax",)}
 
 Values = Mapping[str, Sequence[Any]]
 
@@ -124,13 +128,14 @@ def cells(
         lines: some of its lines; None for all.
         variants: of its variants.
         changes: settings in the place of the table's; one that the grid searches is then fixed.
-        quick: a small slice, to see that it runs.
+        quick: a small slice, to see that it runs: few rows and epochs of the panels that the file
+            names, no grid, two trials.
     """
     _check("panel", panels, plan["panels"])
     _check("line", lines, plan["lines"])
     _check("variant", variants, plan["variants"])
     for panel_name, panel in plan["panels"].items():
-        if panels is not None and panel_name not in panels:
+        if panel_name not in (panels or (quick and plan.get("quick")) or plan["panels"]):
             continue
         for variant in variants:
             if variant not in panel.get("variants", plan["variants"]):
@@ -161,10 +166,9 @@ def _cell(
     axes = {name: values for name, values in axes.items() if name not in fixed}
     seeds = {**plan["seeds"], **panel.get("seeds", {})}
     if quick:
-        small = QUICK_IMAGES if settings.get("network", "mlp") != "mlp" else QUICK
-        settings |= {"epochs": small["epochs"], "rows": small["rows"]}
+        settings |= QUICK_IMAGES if settings.get("network", "mlp") != "mlp" else QUICK
         axes = {name: values[:1] for name, values in axes.items()}
-        seeds["trials"] = seeds["trials"][: small["seeds"]]
+        seeds["trials"] = seeds["trials"][:2]
     base = protocol.run_from(settings)
     by_metric = own.get("choose") == "metric"
     return Cell(
@@ -207,8 +211,10 @@ def with_own(
         }
         panel = {"label": path.name, "grid": own["grid"], "settings": settings}
         changed["panels"] = {path.stem: panel}
+        changed["quick"] = [path.stem]
     if loss is not None:
         require(":" in loss, "run", "--loss", "be package.module:factory", repr(loss))
+        own_loss(loss, east.Task(torch.tensor([3, 2]), ""))  # an error now, not after hours
         changed["lines"] = {**plan["lines"], loss: {"loss": loss, "rate": 1.0}}
     return changed
 

@@ -2,13 +2,15 @@
 
 import pytest
 import torch
-from evalign_study import data
+from evalign_study import data, networks
 from evalign_study.protocols import east
 from evalign_study.protocols.east import Run
-from evalign_study.records.journal import holds
+from evalign_study.records.journal import holds, triples
 
+import evalign
 from study.tests.protocols import made
 from tests import tolerances
+from tests.estimator.test_east import loop_of_the_docs
 
 
 @pytest.fixture
@@ -111,3 +113,43 @@ def test_what_is_allowed_is_said(changes, text, give):
 def test_a_field_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match=r"a setting of east must be one of .* Got 'patienc'. Did"):
         east.run_from({"dataset": "adult", "patienc": 3})
+
+
+def test_the_protocol_is_the_loop_of_the_docs(give):
+    """The recipe is, too (tests/estimator/test_east.py)."""
+    give(made.rows(3))
+    run = SHORT.but(loss="f1", rate=0.9, learning_rate=1e-3)
+    record = east.train(run.but(curve=True), "cpu")
+    rows = east.rows_of(run, "cpu")
+    (X, y), validation = rows.training, rows.validation
+    with torch.random.fork_rng([]):
+        torch.manual_seed(run.seed)
+        net = networks.mlp(X.shape[1], 3, dropout=0.0)
+    losses, temperatures = [], []
+    order = torch.Generator().manual_seed(run.seed)
+    loss = evalign.MetricLoss(evalign.metrics.FBeta(average="macro", labels=range(3)))
+
+    def train_one_epoch(net, loss, optimizer):
+        temperatures.append(loss.temperature.item())
+        for batch in torch.randperm(len(X), generator=order).tensor_split(-(-len(X) // 64)):
+            optimizer.zero_grad()
+            loss(net(X[batch]), y[batch]).backward()
+            optimizer.step()
+
+    def validation_loss(net):
+        with torch.no_grad():
+            losses.append(loss(net(validation[0]), validation[1]).item())
+        return losses[-1]
+
+    optimizer = torch.optim.AdamW(net.parameters(), run.learning_rate, fused=True)
+    loop = loop_of_the_docs()
+    loop(net, loss, optimizer, train_one_epoch, validation_loss, rate=0.9, patience=3)
+    assert not record["capped"]
+    assert losses == pytest.approx(record["curve"], abs=tolerances.PRINTED)
+    assert record["last_temperature"] == pytest.approx(loss.temperature.item())
+    assert [i for i in range(1, len(losses)) if temperatures[i] < temperatures[i - 1]] == record[
+        "coolings"
+    ]
+    matrix = east.counted(net(rows.test[0]), rows.test[1])
+    found = record["picks"]["loss"]["decisions"]["argmax"]["matrix"]
+    assert triples(matrix) == found

@@ -37,25 +37,24 @@ State = dict[str, Tensor]
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
     """Group runs that can train in one stack."""
-    found: dict[Run, list[Run]] = {}
+    found: dict[Any, list[Run]] = {}
     usual = {field.name: field.default for field in dataclasses.fields(Run)}
     for run in runs:
         shared = run.but(**{name: usual[name] for name in OWN})
-        found.setdefault(shared, []).append(run)
-    parts = [
+        found.setdefault(run if alone(run) else shared, []).append(run)
+    return [
         group[i : i + MEMBERS] for group in found.values() for i in range(0, len(group), MEMBERS)
     ]
-    return [part for group in parts for part in ([[r] for r in group] if alone(group) else [group])]
 
 
-def alone(group: Sequence[Run]) -> bool:
-    """Whether these runs cannot be stacked: networks with batch statistics, losses of one's own."""
-    return group[0].network != "mlp" or any(":" in run.loss for run in group)
+def alone(run: Run) -> bool:
+    """Whether a run cannot be stacked: a network with batch statistics, a loss of one's own."""
+    return run.network != "mlp" or ":" in run.loss
 
 
 def train(runs: Sequence[Run], device: str | None = None) -> Iterator[Record]:
     """Train the runs of one unit; give each record as soon as its member has finished."""
-    if alone(runs):
+    if alone(runs[0]):
         yield from (east.train(run, device) for run in runs)
         return
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")

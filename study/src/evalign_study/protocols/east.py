@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -28,6 +27,7 @@ from evalign_study import data, networks
 from evalign_study.data.own import load_csv
 from evalign_study.data.split import three_way
 from evalign_study.data.standardizer import Standardizer
+from evalign_study.own_loss import own_loss
 from evalign_study.records.journal import Record, key_of, scores_of, stamped, triples
 from evalign_study.refusals import nearest, require
 
@@ -189,8 +189,7 @@ def loss_of(run: Run, task: Task) -> nn.Module:
     """Make the loss, of logits (N, classes) and class codes (N,)."""
     classes = len(task.counts)
     if ":" in run.loss:
-        module, _, factory = run.loss.partition(":")
-        return getattr(import_module(module), factory)(task)
+        return own_loss(run.loss, task)
     baselines: dict[str, Callable[[], nn.Module]] = {
         "cross_entropy": nn.CrossEntropyLoss,
         "dice": lambda: evalign.losses.DiceLoss(task="binary" if classes == 2 else "multiclass"),
