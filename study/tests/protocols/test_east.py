@@ -118,7 +118,7 @@ def test_a_field_that_does_not_exist_is_refused():
 def test_the_protocol_is_the_loop_of_the_docs(give):
     """The recipe is, too (tests/estimator/test_east.py)."""
     give(made.rows(3))
-    run = SHORT.but(loss="f1", rate=0.9, learning_rate=1e-3)
+    run = SHORT.but(loss="f1", rate=0.9, learning_rate=1e-3, epochs=400)
     record = east.train(run.but(curve=True), "cpu")
     rows = east.rows_of(run, "cpu")
     (X, y), validation = rows.training, rows.validation
