@@ -12,11 +12,11 @@ import torch
 
 from evalign_study.data.own import checksum, load_csv
 from evalign_study.own_loss import own_loss
-from evalign_study.protocols import east
+from evalign_study.protocols import btg, east
 from evalign_study.records.journal import Record, holds
 from evalign_study.refusals import nearest, require
 
-PROTOCOLS: dict[str, Any] = {"east": east}
+PROTOCOLS: dict[str, Any] = {"east": east, "btg": btg}
 # A quick look: of each part so many rows, and two trials.
 QUICK = {"epochs": 2, "rows": 300, "decisions": ("argmax",)}
 QUICK_IMAGES = {"epochs": 1, "rows": 20, "decisions": ("argmax",)}
@@ -60,10 +60,12 @@ class Cell(NamedTuple):
 
     def trials(self, records: "Known") -> list[Any]:
         """The trials of the chosen setting; none until the whole grid is recorded."""
-        points = [records.find(run) for run in self.grid()]
-        if None in points:
+        grid = self.grid()
+        points = {run.key: records.find(run) for run in grid}
+        if None in points.values():
             return []
-        setting = self.protocol.chosen(points, self.criterion)
+        best = self.protocol.chosen(points.values(), self.criterion)
+        setting = next(run for run in grid if run.key == best["key"])
         own = {name: getattr(self.base, name) for name in self.searched_with}
         setting = setting.but(**own, epochs=self.base.epochs)
         if self.split_by_seed:

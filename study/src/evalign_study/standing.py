@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from evalign_study.pipeline.intervals import Interval, interval
 from evalign_study.planning import Cell, Known
-from evalign_study.records.journal import Record, matrix_of, scores_of
+from evalign_study.records.journal import Record, Triples, matrix_of, scores_of
 
 MARGIN = 0.01  # lines are similar if they differ by less
 RELATIONS = {
@@ -21,7 +21,6 @@ RELATIONS = {
     "not lower": (-MARGIN, math.inf),
     "unchanged": (-MARGIN, MARGIN),
 }
-DECISIONS = {"paper": "argmax", "strict": "tuned"}
 
 
 class Runs(NamedTuple):
@@ -115,9 +114,17 @@ def usual_columns(cell: Cell) -> list[list[str]]:
 
 
 def value_of(record: Record, cell: Cell, metric: str) -> float:
-    """A test score of a trial; "precision:5" is of class 5, "f1" is macro for several classes."""
+    """A test score of a trial; "precision:5" is of class 5, "f1" is macro for several classes.
+
+    Where the paper averages over decisions, so does this.
+    """
     decisions = record["picks"][cell.criterion]["decisions"]
-    cells = decisions.get(DECISIONS[cell.variant], decisions["argmax"])["matrix"]
+    names = cell.protocol.DECISIONS[cell.variant]
+    scored = [decisions.get(name, decisions.get("argmax"))["matrix"] for name in names]
+    return statistics.fmean(_of_matrix(cells, cell, metric) for cells in scored)
+
+
+def _of_matrix(cells: Triples, cell: Cell, metric: str) -> float:
     classes = 1 + max(max(true, predicted) for true, predicted, _ in cells)
     name, _, number = metric.partition(":")
     if number:

@@ -1,4 +1,4 @@
-"""EAST's networks for tables, many at once: one stacked network, each member with its own run.
+"""The papers' networks for tables, many at once: one stacked network, each member with its own run.
 
 Small networks, trained one by one, keep no GPU busy. Here their weights are stacked along a first
 dimension, and a step of all of them is one batched computation; on a GPU, one CUDA graph. Each
@@ -9,6 +9,7 @@ the stack draws for all.
 import copy
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -25,7 +26,7 @@ from evalign_study.records.journal import Record, scores_of_each
 
 # What members may differ in; the rest they share.
 OWN = (
-    *("loss", "betas", "start", "rate", "patience", "coolings", "reading"),
+    *("loss", "betas", "heaviside", "start", "rate", "patience", "coolings", "reading"),
     *("learning_rate", "dropout", "seed", "decisions", "curve"),
 )
 MEMBERS = 64  # at most in a stack
@@ -38,9 +39,9 @@ State = dict[str, Tensor]
 def units(runs: Iterable[Run]) -> list[list[Run]]:
     """Group runs that can train in one stack."""
     found: dict[Any, list[Run]] = {}
-    usual = {field.name: field.default for field in dataclasses.fields(Run)}
     for run in runs:
-        shared = run.but(**{name: usual[name] for name in OWN})
+        usual = {field.name: field.default for field in dataclasses.fields(run)}
+        shared = run.but(**{name: usual[name] for name in OWN if name in usual})
         found.setdefault(run if alone(run) else shared, []).append(run)
     return [
         group[i : i + MEMBERS] for group in found.values() for i in range(0, len(group), MEMBERS)
@@ -49,22 +50,28 @@ def units(runs: Iterable[Run]) -> list[list[Run]]:
 
 def alone(run: Run) -> bool:
     """Whether a run cannot be stacked: a network with batch statistics, a loss of one's own."""
-    return run.network != "mlp" or ":" in run.loss
+    return run.network not in ("mlp", "mlp32") or ":" in run.loss or run.loss == "wmw"
 
 
 def train(runs: Sequence[Run], device: str | None = None) -> Iterator[Record]:
     """Train the runs of one unit; give each record as soon as its member has finished."""
     if alone(runs[0]):
-        yield from (east.train(run, device) for run in runs)
+        yield from (protocol_of(run).train(run, device) for run in runs)
         return
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    rows = east.rows_of(runs[0], device)
+    protocol = protocol_of(runs[0])
+    rows = protocol.rows_of(runs[0], device)
     with east.seeded(runs[0].seed), east.products(runs[0].precision, device) as context:
-        stack = Stack(runs, rows, device)
+        stack = Stack(protocol, runs, rows, device)
         torch.manual_seed(runs[0].seed)  # for the noise of dropout
         while stack.alive:
             for m in stack.epoch():
                 yield stack.record(m, context)
+
+
+def protocol_of(run: Run) -> Any:
+    """The module that a run is defined in."""
+    return sys.modules[type(run).__module__]
 
 
 class Group(NamedTuple):
@@ -83,7 +90,7 @@ class Stack:
     stack is next narrowed.
     """
 
-    def __init__(self, runs: Sequence[Run], rows: east.Rows, device: str) -> None:
+    def __init__(self, protocol: Any, runs: Sequence[Run], rows: east.Rows, device: str) -> None:
         self.runs, self.rows, self.device = runs, rows, device
         self.start = time.perf_counter()
         X = rows.training[0]
@@ -94,11 +101,11 @@ class Stack:
         self.orders: list[torch.Generator] = []
         for run in runs:
             torch.manual_seed(run.seed)
-            built.append(east.network_of(run, X.shape[1], rows.classes).to(device))
-            loss = east.loss_of(run, east.Task(rows.counts, run.dataset)).to(device)
+            built.append(protocol.network_of(run, X.shape[1], rows.classes).to(device))
+            loss = protocol.loss_of(run, protocol.Task(rows.counts, run.dataset)).to(device)
             self.losses.append(loss)
-            self.stopping.append(east.stopping_of(run, loss))
-            self.progress.append(east.Progress(run))
+            self.stopping.append(protocol.stopping_of(run, loss))
+            self.progress.append(protocol.Progress(run))
             self.orders.append(torch.Generator(device).manual_seed(run.seed))
         self.plain = copy.deepcopy(built[0])  # to score a member's weights with
         self.alive = set(range(len(runs)))
@@ -268,7 +275,7 @@ class Stack:
 
     def _kind(self, member: int) -> tuple[Any, ...]:
         run = self.runs[member]
-        return run.loss, run.betas
+        return run.loss, run.betas, getattr(run, "heaviside", "")
 
     def _copy_temperatures(self) -> None:
         """Copy what the annealings have set into the stacked losses, where a graph looks for it."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -41,6 +41,9 @@ VERSION = 1  # raise it where a change of this file changes numbers: old records
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """All that the result of a training depends on, except the machine."""
+
+    protocol: ClassVar[str] = NAME
+    version: ClassVar[int] = VERSION
 
     # The rows. EAST splits every data set at random into 64%, 16% and 20% (E.1).
     dataset: str  # a name of `evalign_study.data`, or a CSV file with a `target`
@@ -90,9 +93,9 @@ class Run:
     def key(self) -> str:
         """Identifies the run. A training that ended by itself is the same under every cap."""
         unused = ("coolings", "reading") if self.rate == 1 else ()
-        return key_of(NAME, VERSION, self, without=("epochs", *unused))
+        return key_of(self.protocol, self.version, self, without=("epochs", *unused))
 
-    def but(self, **changes: Any) -> "Run":
+    def but(self, **changes: Any) -> Self:
         """Copy the run with changes."""
         return dataclasses.replace(self, **changes)
 
@@ -120,10 +123,8 @@ class Rows(NamedTuple):
 
 def rows_of(run: Run, device: str) -> Rows:
     """Prepare the rows of a run."""
-    usual = {field.name: field.default for field in dataclasses.fields(Run)}
     about = ("dataset", "target", "content", "features", "split", "split_seed", "rows")
-    others = {name: usual[name] for name in usual if name not in about}
-    return _prepared(run.but(**others), device)
+    return _prepared(Run(**{name: getattr(run, name) for name in about}), device)
 
 
 @lru_cache(maxsize=2)
@@ -399,8 +400,8 @@ class Progress:
             }
         return stamped(
             run,
-            protocol=NAME,
-            version=VERSION,
+            protocol=run.protocol,
+            version=run.version,
             device=device,
             precision=run.precision if device == "cuda" else "float32",
             epochs=self.epoch,
@@ -455,6 +456,9 @@ class seeded:
 
 # 7. The scores (6.1): F1, accuracy and MCC of the test rows.
 
+# By which decisions the tables are scored; over several of them, by their mean.
+DECISIONS = {"paper": ("argmax",), "strict": ("tuned",)}
+
 
 def metrics_of(run: Run) -> tuple[str, ...]:
     """The metrics of the tables. F1 is macro but for the positive class of two."""
@@ -471,10 +475,16 @@ def goal_of(run: Run) -> str:
 def decided(
     decision: str, metric: str, known: Tensor, unseen: Tensor, rows: Rows
 ) -> list[list[int]]:
-    """The confusion matrix of the test rows under a decision."""
+    """The confusion matrix of the test rows under a decision.
+
+    It is "argmax", "tuned", "expected", or a threshold on the probability of class 1 of two.
+    """
     y_known, y_unseen = rows.validation[1], rows.test[1]
     if decision == "argmax":
         return triples(counted(unseen, y_unseen))
+    if decision.startswith("0."):
+        above = unseen.double().softmax(1)[:, 1] > float(decision)
+        return triples(counted(nn.functional.one_hot(above.long(), 2), y_unseen))
     rule = evalign.fit_decision(
         known.cpu(),
         y_known.cpu() if decision == "tuned" else None,
@@ -494,11 +504,11 @@ def grid(base: Run, axes: Mapping[str, Sequence[Any]]) -> list[Run]:
     return [base.but(**dict(zip(axes, point, strict=True))) for point in points]
 
 
-def chosen(records: Iterable[Record], criterion: str = "loss") -> Run:
+def chosen(records: Iterable[Record], criterion: str = "loss") -> Record:
     """Choose "the hyperparameters that minimized validation-set loss" (E.1), of a whole grid.
 
-    With another criterion, a metric, its highest validation score is chosen; the strict comparison
-    does so.
+    The record of its run is returned. With another criterion, a metric, the highest validation
+    score is chosen; the strict comparison does so.
     """
 
     def badness(record: Record) -> float:
@@ -507,7 +517,7 @@ def chosen(records: Iterable[Record], criterion: str = "loss") -> Run:
             return math.inf
         return pick["validation_loss"] if criterion == "loss" else -pick["validation"][criterion]
 
-    return run_of(min(records, key=badness))
+    return min(records, key=badness)
 
 
 def trials(run: Run, seeds: Iterable[int]) -> Iterator[Run]:
@@ -515,22 +525,18 @@ def trials(run: Run, seeds: Iterable[int]) -> Iterator[Run]:
     return (run.but(seed=seed) for seed in seeds)
 
 
-def run_of(record: Record) -> Run:
-    """The run of a record."""
-    return run_from(record["run"])
-
-
-def run_from(values: Mapping[str, Any]) -> Run:
+def run_from(values: Mapping[str, Any], kind: type[Run] = Run) -> Run:
     """A run from plain values, as JSON and TOML hold them."""
-    return Run(**settings(values))
+    return kind(**settings(values, kind))
 
 
-def settings(values: Mapping[str, Any]) -> dict[str, Any]:
+def settings(values: Mapping[str, Any], kind: type[Run] = Run) -> dict[str, Any]:
     """Fields of a run from plain values; a name that is none is refused."""
-    known = [field.name for field in dataclasses.fields(Run)]
+    known = [field.name for field in dataclasses.fields(kind)]
     for name in values:
         allowed = f"be one of {', '.join(known)}"
-        require(name in known, NAME, "a setting", allowed, repr(name), nearest(name, known))
+        about = (kind.protocol, "a setting", allowed, repr(name), nearest(name, known))
+        require(name in known, *about)
     found = dict(values)
     if "betas" in found:
         found["betas"] = tuple((int(one), float(beta)) for one, beta in found["betas"])
@@ -539,8 +545,8 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def one_of(known: Mapping[str, Any], argument: str, name: str) -> Any:
+def one_of(known: Mapping[str, Any], argument: str, name: str, owner: str = NAME) -> Any:
     """Look up a name, or say which there are."""
     allowed = f"be one of {', '.join(known)}"
-    require(name in known, NAME, argument, allowed, repr(name), nearest(name, known))
+    require(name in known, owner, argument, allowed, repr(name), nearest(name, known))
     return known[name]
