@@ -81,7 +81,9 @@ def summary(found: Sequence[Score], verdicts: Sequence[Judgement]) -> list[str]:
 def _protocol(plan: Mapping[str, Any]) -> list[list[str]]:
     seeds = plan["seeds"]
     rows = [[name, str(value)] for name, value in plan["settings"].items()]
-    rows += [[f"{name}, searched", ", ".join(map(str, x))] for name, x in plan["grid"].items()]
+    rows += [
+        [f"{name}, searched", ", ".join(map(str, x))] for name, x in plan.get("grid", {}).items()
+    ]
     return [*rows, ["trials", str(len(seeds["trials"]))]]
 
 

@@ -1,5 +1,6 @@
 """From the file of a table to the runs that it needs."""
 
+import dataclasses
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,11 +13,11 @@ import torch
 
 from evalign_study.data.own import checksum, load_csv
 from evalign_study.own_loss import own_loss
-from evalign_study.protocols import btg, east
+from evalign_study.protocols import btg, east, surf
 from evalign_study.records.journal import Record, holds
 from evalign_study.refusals import nearest, require
 
-PROTOCOLS: dict[str, Any] = {"east": east, "btg": btg}
+PROTOCOLS: dict[str, Any] = {"east": east, "btg": btg, "surf": surf}
 # A quick look: of each part so many rows, and two trials.
 QUICK = {"epochs": 2, "rows": 300, "decisions": ("argmax",)}
 QUICK_IMAGES = {"epochs": 1, "rows": 20, "decisions": ("argmax",)}
@@ -53,7 +54,9 @@ class Cell(NamedTuple):
     criterion: str
 
     def grid(self) -> list[Any]:
-        """The runs of which the setting is chosen."""
+        """The runs of which the setting is chosen; none where there is nothing to choose."""
+        if not self.axes:
+            return []
         return self.protocol.grid(
             self.base.but(seed=self.grid_seed, **self.searched_with), self.axes
         )
@@ -64,8 +67,10 @@ class Cell(NamedTuple):
         points = {run.key: records.find(run) for run in grid}
         if None in points.values():
             return []
-        best = self.protocol.chosen(points.values(), self.criterion)
-        setting = next(run for run in grid if run.key == best["key"])
+        setting = self.base
+        if grid:
+            best = self.protocol.chosen(points.values(), self.criterion)
+            setting = next(run for run in grid if run.key == best["key"])
         own = {name: getattr(self.base, name) for name in self.searched_with}
         setting = setting.but(**own, epochs=self.base.epochs)
         if self.split_by_seed:
@@ -164,11 +169,18 @@ def _cell(
         **own.get("settings", {}),
         **fixed,
     }
-    axes = {**plan["grid"], **panel.get("grid", {}), **panel.get("grid_of", {}).get(line, {})}
+    axes = {
+        **plan.get("grid", {}),
+        **panel.get("grid", {}),
+        **panel.get("grid_of", {}).get(line, {}),
+    }
     axes = {name: values for name, values in axes.items() if name not in fixed}
     seeds = {**plan["seeds"], **panel.get("seeds", {})}
     if quick:
-        settings |= QUICK_IMAGES if settings.get("network", "mlp") != "mlp" else QUICK
+        tables = settings.get("network", "mlp") == "mlp" and plan["protocol"] != "surf"
+        small = QUICK if tables else QUICK_IMAGES
+        known = {field.name for field in dataclasses.fields(protocol.run_from(settings))}
+        settings |= {name: value for name, value in small.items() if name in known}
         axes = {name: values[:1] for name, values in axes.items()}
         seeds["trials"] = seeds["trials"][:2]
     base = protocol.run_from(settings)

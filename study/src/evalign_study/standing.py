@@ -22,6 +22,8 @@ RELATIONS = {
     "unchanged": (-MARGIN, MARGIN),
 }
 
+CURVES = ("last:", "correlation:")  # columns that are read from a record's curve
+
 
 class Runs(NamedTuple):
     """The runs of a cell: how many there are to be, which are there, and how they ended."""
@@ -105,6 +107,7 @@ def scores(cells: Sequence[Cell], known: Known, printed: Mapping[str, Any]) -> I
             figure = figures[place] if place < len(figures) else ""
             if cell.variant != "paper":
                 figure = ""
+            values = {seed: x for seed, x in values.items() if not math.isnan(x)}
             yield Score(cell.panel, cell.line, cell.variant, title, figure, values, runs)
 
 
@@ -118,6 +121,8 @@ def value_of(record: Record, cell: Cell, metric: str) -> float:
 
     Where the paper averages over decisions, so does this.
     """
+    if metric.startswith(CURVES):
+        return cell.protocol.of_curve(record, metric)
     decisions = record["picks"][cell.criterion]["decisions"]
     names = cell.protocol.DECISIONS[cell.variant]
     scored = [decisions.get(name, decisions.get("argmax"))["matrix"] for name in names]

@@ -135,4 +135,5 @@ def _worker(train: Callable[[Unit], Any], wanted: Any, found: Any, processes: in
 def _like(unit: Unit) -> Any:
     """What units that take about as long have in common."""
     run = unit[0]
-    return run.dataset, run.batch_size, run.rate == 1, run.reading, len(unit)
+    about = ("dataset", "network", "batch_size", "rate", "reading")
+    return *(getattr(run, name, None) for name in about), len(unit)

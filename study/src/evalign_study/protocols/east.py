@@ -430,12 +430,14 @@ class Products:
         self.coarse = "high" if precision != "float32" and device == "cuda" else "highest"
 
     def __enter__(self) -> Callable[[], Any]:
-        self.before = torch.get_float32_matmul_precision()
+        self.before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
         torch.set_float32_matmul_precision(self.coarse)
+        torch.backends.cudnn.benchmark = True  # all batches have one shape or two
         return lambda: torch.autocast("cuda", torch.bfloat16, enabled=self.half)
 
     def __exit__(self, *error: object) -> None:
-        torch.set_float32_matmul_precision(self.before)
+        precision, torch.backends.cudnn.benchmark = self.before
+        torch.set_float32_matmul_precision(precision)
 
 
 class seeded:
