@@ -63,8 +63,9 @@ def over_all_classes(metric: Metric, classes: int) -> Metric:
 
     Without this, a class that a batch lacks counts by its soft predicted rows alone.
     """
-    plain = isinstance(metric, ClassMetric) and metric.average == "macro" and metric.labels is None
-    return replace(metric, labels=tuple(range(classes))) if plain else metric
+    if isinstance(metric, ClassMetric) and metric.average == "macro" and metric.labels is None:
+        return replace(metric, labels=tuple(range(classes)))
+    return metric
 
 
 def training_of(recipe: str, patience: int | Literal["auto"] | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ LOSSES = {
     "east_mcc": "mcc",
     "mcfbeta_f1": "f1",
 }
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {"features": "paper", "split": "random"},
     "sound": {"features": "sound", "split": "groups"},
 }
