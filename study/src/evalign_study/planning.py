@@ -180,7 +180,7 @@ def _cell(
         tables = settings.get("network", "mlp") == "mlp" and plan["protocol"] != "surf"
         small = QUICK if tables else QUICK_IMAGES
         known = {field.name for field in dataclasses.fields(protocol.run_from(settings))}
-        settings |= {name: value for name, value in small.items() if name in known}
+        settings |= {name: x for name, x in small.items() if name in known - changes.keys()}
         axes = {name: values[:1] for name, values in axes.items()}
         seeds["trials"] = seeds["trials"][:2]
     base = protocol.run_from(settings)

@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from evalign_study.fast import rows
 from evalign_study.fast.working import work
+from evalign_study.former import former
 from evalign_study.planning import Cell, Known
 from evalign_study.records.journal import Record, append, read
+
+FORMER = ("east-table1", "mcfbeta-table2", "ablation-annealing")  # files with such records
 
 
 class Counts(NamedTuple):
@@ -23,10 +26,14 @@ class Counts(NamedTuple):
         return f"{self.trained} trained, {self.reused} reused{failed}."
 
 
-def known_records(*folders: Path) -> Known:
-    """Read the records of protocols in these folders."""
+def known_records(*folders: Path, before: Path | None = None) -> Known:
+    """Read the records of protocols in these folders, and of those made before what still holds."""
     paths = [path for folder in folders for path in sorted(folder.glob("*.jsonl*"))]
-    return Known(read(paths))
+    known = Known(read(paths))
+    old = [] if before is None else [before / f"{name}.jsonl.gz" for name in FORMER]
+    for record in former(read(path for path in old if path.is_file())):
+        known.add(record)
+    return known
 
 
 def run(

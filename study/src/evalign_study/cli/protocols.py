@@ -88,7 +88,7 @@ def run_protocol(
     if asked.quick:
         out = out / "quick"
     own = out / "records"
-    known = running.known_records(own, results / FOLDER)
+    known = running.known_records(own, results / FOLDER, before=results)
     start = time.monotonic()
 
     def told(text: str, record: Record | None) -> None:
@@ -106,12 +106,10 @@ def run_protocol(
         raise UsageError(f"{len(counts.errors)} units failed. The last error: {last}")
 
 
-def render_protocol(asked: Asked, out: Path, results: Path) -> list[str]:
+def render_protocol(asked: Asked, known: Known, out: Path) -> list[str]:
     """Write the page of a table from its printed records."""
     plan = asked.plan()
-    variants = list(plan["variants"])
-    cells = asked._replace(variants=variants).cells(plan)
-    known = running.known_records(results / FOLDER)
+    cells = asked._replace(variants=list(plan["variants"])).cells(plan)
     return paging.write(asked.stem, plan, cells, known, out / FOLDER)
 
 

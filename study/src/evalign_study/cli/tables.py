@@ -51,7 +51,7 @@ def list_tables(as_json: Json = False, quiet: Quiet = False) -> None:
             name: {"title": table.title, "datasets": table.datasets, "claims": table.claims}
             for name, table in tables.items()
         }
-        known = running.known_records(RESULTS / FOLDER)
+        known = running.known_records(RESULTS / FOLDER, before=RESULTS)
         for name in planning.names():
             data.setdefault(name, {"title": planning.table(name)["title"]})
             data[name] |= state(name, known)
@@ -209,9 +209,11 @@ def render(
         if page is not None and not places:
             fill(text, tables[0].name, "")  # raises the error that names the missing marks
         records = recorded(results)
-        for one in planning.names():
-            if name in (one, ALL):
-                render_protocol(Asked(one), out, results)
+        protocols = [one for one in planning.names() if name in (one, ALL)]
+        if protocols:
+            known = running.known_records(results / FOLDER, before=results)
+            for one in protocols:
+                render_protocol(Asked(one), known, out)
         found = {table.name: table.findings(records, results) for table in tables}
         for one, findings in found.items():
             write(one, findings, out)

@@ -13,6 +13,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -139,8 +140,8 @@ def _prepared(run: Run, device: str) -> Rows:
     X = torch.from_numpy(loaded.X)
     y = torch.from_numpy(loaded.y)
     scale = colours(X[training]) if X.ndim == 4 else Standardizer(X[training])
-    rows = ((scale(X[part]), y[part]) for part in (training, validation, test))
-    return Rows(*rows, len(loaded.classes)).to(device)
+    rows = [(scale(X[part]), y[part]) for part in (training, validation, test)]
+    return Rows(rows[0], rows[1], rows[2], len(loaded.classes)).to(device)
 
 
 def colours(images: Tensor) -> Callable[[Tensor], Tensor]:
@@ -416,44 +417,28 @@ class Progress:
         )
 
 
-def products(precision: str, device: str) -> "Products":
-    """How products are computed on a GPU; a CPU computes in float32."""
-    kinds = dict.fromkeys(("float32", "tf32", "bfloat16"), precision)
-    return Products(one_of(kinds, "precision", precision), device)
+@contextmanager
+def products(precision: str, device: str) -> Iterator[Callable[[], Any]]:
+    """Set the precision of products on a GPU; yield the context of a forward pass."""
+    known: dict[str, str] = {"float32": "highest", "tf32": "high", "bfloat16": "high"}
+    coarse = one_of(known, "precision", precision)
+    half = precision == "bfloat16" and device == "cuda"
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision(coarse if device == "cuda" else "highest")
+    torch.backends.cudnn.benchmark = True  # all batches have one shape or two
+    try:
+        yield lambda: torch.autocast("cuda", torch.bfloat16, enabled=half)
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.benchmark = before[1]
 
 
-class Products:
-    """Sets the precision of products within a `with`; gives the context of a forward pass."""
-
-    def __init__(self, precision: str, device: str) -> None:
-        self.half = precision == "bfloat16" and device == "cuda"
-        self.coarse = "high" if precision != "float32" and device == "cuda" else "highest"
-
-    def __enter__(self) -> Callable[[], Any]:
-        self.before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
-        torch.set_float32_matmul_precision(self.coarse)
-        torch.backends.cudnn.benchmark = True  # all batches have one shape or two
-        return lambda: torch.autocast("cuda", torch.bfloat16, enabled=self.half)
-
-    def __exit__(self, *error: object) -> None:
-        precision, torch.backends.cudnn.benchmark = self.before
-        torch.set_float32_matmul_precision(precision)
-
-
-class seeded:
-    """Seeds torch within a `with`, and afterwards puts its generators back."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def __enter__(self) -> None:
-        cuda = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-        self.fork = torch.random.fork_rng(cuda)
-        self.fork.__enter__()
-        torch.manual_seed(self.seed)
-
-    def __exit__(self, *error: Any) -> None:
-        self.fork.__exit__(*error)
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch, and afterwards put its generators back."""
+    with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_available() else []):
+        torch.manual_seed(seed)
+        yield
 
 
 # 7. The scores (6.1): F1, accuracy and MCC of the test rows.

@@ -129,8 +129,8 @@ def _prepared(
         *rows,
         center=torch.zeros((), device=device),
     )
-    total = sum(images.cut(block).double().sum(0) for block in rows[0].split(2000))
-    return images._replace(center=(total / len(rows[0])).float())
+    sums = [images.cut(block).double().sum(0) for block in rows[0].split(2000)]
+    return images._replace(center=(torch.stack(sums).sum(0) / len(rows[0])).float())
 
 
 # 3. The network and the loss (5.1, 5.2).
@@ -309,4 +309,4 @@ def run_from(values: Mapping[str, Any]) -> Run:
 
 
 grid, chosen, trials = east.grid, east.chosen, east.trials
-settings = partial(east.settings, kind=Run)
+settings = partial(east.settings, kind=Run)  # pyright: ignore[reportArgumentType]
