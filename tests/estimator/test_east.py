@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from evalign import MetricLoss, metrics
-from evalign.estimators import fitting
-from tests.estimator.models import imbalanced, quick
+from evalign.training import fitting
+from tests.estimator.models import quick
+from tests.ground.made import imbalanced
 
 HOWTO = Path(__file__).parents[2] / "docs" / "loss" / "howto.md"
 SEED, RATE, BATCH, PATIENCE = 0, 1e-2, 128, 3
