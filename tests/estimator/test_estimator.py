@@ -19,11 +19,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
-from evalign.estimators import AlignedClassifier, fitting
+from evalign.estimators import AlignedClassifier
 from evalign.estimators.targets import warn_of_positive
 from evalign.metrics import resolve
 from evalign.store.files import StoreError
-from evalign.training import TrainingWarning
+from evalign.training import TrainingWarning, recipes
 from evalign.training.recipes import RECIPES
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced, noted_losses, quick
@@ -113,7 +113,7 @@ def test_the_offsets_that_training_took_out_are_added_back(metric, monkeypatch):
 
 def test_weights_are_averaged_over_the_steps(monkeypatch):
     """The average of the weights after every step, computed by hand, its warm-up included."""
-    monkeypatch.setattr(fitting, "EMA_DECAY", 0.4)
+    monkeypatch.setitem(recipes.OURS, "ema_decay", 0.4)
     with steps_noted() as steps:
         clf = quick(epochs=1).fit(X, Y)
     assert len(steps) > 7  # from the seventh on the decay is 0.4
