@@ -117,5 +117,5 @@ def test_a_function_of_tensors_alone_is_told_what_it_gets():
     def of_tensors(c):
         return torch.relu(c.tp).sum() / c.total
 
-    with pytest.raises(TypeError, match="metric of fit_decision must be a function that works on"):
+    with pytest.raises(TypeError, match="metric of fit_decision must be a function that runs on"):
         fit_decision(LOGITS, Y, metric=of_tensors)

@@ -28,7 +28,7 @@ def is_numpy(x: Any) -> bool:
 
 
 def where(condition: Any, chosen: Any, other: Any) -> Any:
-    """`where` of the library of the condition; a number, and no array of no dimensions."""
+    """`where` of the condition's library. NumPy gives a number, not an array without dimensions."""
     if is_numpy(condition):
         return np.where(condition, chosen, other)[()]
     return library(condition).where(condition, chosen, other)

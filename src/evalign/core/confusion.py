@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalign.core import stairs
-from evalign.core.arrays import cast, is_numpy, library, safe_ratio, sum_by, sum_dtype, where
+from evalign.core.arrays import (
+    cast,
+    detached,
+    is_numpy,
+    library,
+    safe_ratio,
+    sum_by,
+    sum_dtype,
+    where,
+)
 from evalign.core.checks import check_ignored, complaint, require
 from evalign.core.class_report import ClassReport
 from evalign.core.summed import Summed
@@ -120,8 +129,8 @@ class Confusion(Summed):
         return self.map(lambda x: x.to(*args, **kwargs))
 
     def detach(self) -> "Confusion":
-        """The same tensors without their graph."""
-        return self.map(lambda x: x.detach())
+        """The same sums without their graph."""
+        return self.map(detached)
 
     @classmethod
     def from_logits(cls, logits: Any, target: Any, **settings: Any) -> "Confusion":

@@ -129,7 +129,7 @@ def soft_confusion(logits: Any, target: Any, **settings: Any) -> Any:
 
 
 def label_tensor(owner: str, argument: str, labels: Any, cure: str) -> "Tensor":
-    """Labels as a tensor, where others beside them came as one."""
+    """Labels as a tensor, for a call in which one of the arguments is a tensor."""
     from evalign.membership.checks import check_kind, signed, tensor_of
 
     tensor = tensor_of(owner, argument, labels, cure)
@@ -138,7 +138,7 @@ def label_tensor(owner: str, argument: str, labels: Any, cure: str) -> "Tensor":
 
 
 def as_tensors(c: Any) -> list[Any]:
-    """A Confusion of tensors in place of arrays, if torch was imported: nobody else has use."""
+    """The Confusion with tensors for arrays, in a list; empty before torch was imported."""
     torch = sys.modules.get("torch")
     return [] if torch is None else [c.map(torch.tensor)]
 

@@ -51,8 +51,10 @@ def check_indices(
     """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
     wrong = (labels < 0) | (labels >= num_classes)
     allowed = f"hold class indices from 0 to {num_classes - 1} ({source})"
-    cure = f"Number the classes from 0 to {num_classes - 1}, or leave such rows out by "
-    cure = "" if argument == "predictions" else cure + "ignore_index={got}."
+    cure = ""
+    if argument != "predictions":
+        cure = f"Number the classes from 0 to {num_classes - 1}, or leave such rows out by "
+        cure += "ignore_index={got}."
     refuse(wrong, labels, owner, argument, allowed, cure)
 
 

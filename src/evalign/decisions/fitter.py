@@ -150,7 +150,7 @@ class DecisionFitter:
         does not matter: the rows count in the order of their streams.
 
         Raises:
-            ValueError: if the fitters disagree, or hold rows of the same stream.
+            ValueError: if the fitters disagree, or have the same stream, also without rows yet.
         """
         self._check_settings(other)
         self._add(other._parts)

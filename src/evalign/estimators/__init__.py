@@ -35,11 +35,11 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "AlignedClassifier":
-        return stairs.aligned_classifier()
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "AlignedClassifier" and stairs.has_torch():
+        return stairs.aligned_classifier()
+    raise stairs.no_attribute(__name__, name, ["AlignedClassifier"])
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 `cpu` is torch in blocks of rows of classes, and `labels` of labels or one logit; `fused` are Triton
 kernels, for CUDA; `sums` makes one differentiable operation of each. `closed` holds the metrics
-that a kernel can differentiate. May import `core`.
+that a kernel can differentiate. May import `membership` and `core`.
 """
 
 from importlib.util import find_spec

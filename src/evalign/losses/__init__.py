@@ -1,10 +1,10 @@
-"""Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
+"""Losses: Modules over soft Confusions, called as loss(logits, target, sample_weight=...).
 
 `metric` (any metric of the confusion matrix), `aligned` (with cross-entropy) and its `offsets`,
 `route` (which kernels they use), `ranking` (AUROC, average precision, WMW), `fbeta` (SurF and
 soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal, logit-adjusted) and
 `class_weights`. `base` is what they share; `outputs` reads those of Hugging Face. May import
-`core`, `kernels` and `aggregation`.
+`aggregation`, `kernels`, `membership` and the ground floor.
 """
 
 from evalign.core import stairs

@@ -6,9 +6,9 @@
 4. `columns`: what is learned about a column, such as its levels, and how it becomes numbers.
 5. `features`: all columns become one matrix. `Features.matrix` is where a CSV becomes numbers.
 
-`labels` reads the y of an estimator and the label column of a file, and `warnings` holds all
-warnings about data. Imports only `evalign.core`. Only `files` needs pandas, which `import evalign`
-does not load.
+`labels` reads the y of an estimator and the label column of a file, `split` divides rows into
+parts and folds, and `warnings` holds all warnings about data. Imports only `evalign.core`. Only
+`files` needs pandas, which `import evalign` does not load.
 """
 
 from evalign.tables.features import Features, FrameEncoder

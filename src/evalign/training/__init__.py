@@ -1,10 +1,11 @@
-"""Training: the fit loop, annealing of the temperature, splits, checkpoints and warnings.
+"""Training: one loop with its annealing, best epoch and checkpoints, and the network for tables.
 
 Read `loop` first. `early_stopping` knows the best epoch and when to stop, `averaging` averages
-weights, `annealing` cools a loss, `recipes` are losses with it, and `split` makes parts without
-leaks. `run` is the state that `checkpoint` saves, and `configuration` tells whether a resumed call
-is the same. `advice` warns if a run goes wrong. May import `core`, `store`, `decisions` and
-`losses`.
+weights, `annealing` cools a loss, and `recipes` are losses with it. `run` is the state that
+`checkpoint` saves, and `configuration` tells whether a resumed call is the same. `advice` warns if
+a run goes wrong. `classifier` is the estimator around a `network`, trained by `fitting`;
+`rule_module` ships a decision rule with a network. May import `losses` and what is below it, and
+the ground floor.
 
 Each name is loaded when it is first used: a loop of the user's own, with a `TemperatureAnnealing`,
 does not wait for what saves checkpoints.

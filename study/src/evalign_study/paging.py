@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalign_study.planning import Cell, Known
+from evalign_study.planning import Known, LinePlan
 from evalign_study.standing import Judgement, Score, judgements, printed_of, scores
 
 VARIANTS = {"paper": "as in the paper", "strict": "strictly"}
@@ -16,7 +16,7 @@ NOTHING = "–"
 def write(
     name: str,
     plan: Mapping[str, Any],
-    cells: Sequence[Cell],
+    cells: Sequence[LinePlan],
     known: Known,
     folder: Path,
     *,

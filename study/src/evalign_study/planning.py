@@ -25,7 +25,7 @@ QUICK_IMAGES = {"epochs": 1, "rows": 20, "decisions": ("argmax",)}
 Values = Mapping[str, Sequence[Any]]
 
 
-class Cell(NamedTuple):
+class LinePlan(NamedTuple):
     """A line of a table on one data set, in one variant.
 
     Args:
@@ -126,7 +126,7 @@ def cells(
     variants: Sequence[str] = ("paper",),
     changes: Mapping[str, Any] | None = None,
     quick: bool = False,
-) -> Iterator[Cell]:
+) -> Iterator[LinePlan]:
     """Go through the cells of a table.
 
     Args:
@@ -159,7 +159,7 @@ def _cell(
     variant: str,
     changes: dict[str, Any],
     quick: bool,
-) -> Cell:
+) -> LinePlan:
     protocol = PROTOCOLS[plan["protocol"]]
     panel, own = plan["panels"][panel_name], plan["variants"][variant]
     fixed = {**plan["lines"][line], **changes}
@@ -185,7 +185,7 @@ def _cell(
         seeds["trials"] = seeds["trials"][:2]
     base = protocol.run_from(settings)
     by_metric = own.get("choose") == "metric"
-    return Cell(
+    return LinePlan(
         protocol,
         panel_name,
         line,

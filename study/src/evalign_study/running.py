@@ -9,7 +9,7 @@ from typing import NamedTuple
 from evalign_study.fast import rows
 from evalign_study.fast.working import work
 from evalign_study.former import former
-from evalign_study.planning import Cell, Known
+from evalign_study.planning import Known, LinePlan
 from evalign_study.records.journal import Record, append, read
 
 FORMER = ("east-table1", "mcfbeta-table2", "ablation-annealing")  # files with such records
@@ -38,7 +38,7 @@ def known_records(*folders: Path, before: Path | None = None) -> Known:
 
 
 def run(
-    cells: Sequence[Cell],
+    cells: Sequence[LinePlan],
     known: Known,
     path: Path,
     *,

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from evalign_study.pipeline.intervals import Interval, interval
-from evalign_study.planning import Cell, Known
+from evalign_study.planning import Known, LinePlan
 from evalign_study.records.journal import Record, Triples, matrix_of, scores_of
 
 MARGIN = 0.01  # lines are similar if they differ by less
@@ -79,7 +79,7 @@ def printed_of(name: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def runs_of(cell: Cell, known: Known) -> Runs:
+def runs_of(cell: LinePlan, known: Known) -> Runs:
     """Look up the runs of a cell."""
     grid = [known.find(run) for run in cell.grid()]
     wanted = {run.key: run for run in cell.trials(known)}
@@ -91,7 +91,7 @@ def runs_of(cell: Cell, known: Known) -> Runs:
     return Runs(number, len(there), sum(r["capped"] for r in there.values()), trials)
 
 
-def scores(cells: Sequence[Cell], known: Known, printed: Mapping[str, Any]) -> Iterator[Score]:
+def scores(cells: Sequence[LinePlan], known: Known, printed: Mapping[str, Any]) -> Iterator[Score]:
     """Go through all numbers of a table."""
     for cell in cells:
         runs = runs_of(cell, known)
@@ -111,12 +111,12 @@ def scores(cells: Sequence[Cell], known: Known, printed: Mapping[str, Any]) -> I
             yield Score(cell.panel, cell.line, cell.variant, title, figure, values, runs)
 
 
-def usual_columns(cell: Cell) -> list[list[str]]:
+def usual_columns(cell: LinePlan) -> list[list[str]]:
     """The columns of a table that nobody has printed."""
     return [["F1", "f1"], ["Acc", "accuracy"], ["MCC", "matthews_corrcoef"]]
 
 
-def value_of(record: Record, cell: Cell, metric: str) -> float:
+def value_of(record: Record, cell: LinePlan, metric: str) -> float:
     """A test score of a trial; "precision:5" is of class 5, "f1" is macro for several classes.
 
     Where the paper averages over decisions, so does this.
@@ -129,7 +129,7 @@ def value_of(record: Record, cell: Cell, metric: str) -> float:
     return statistics.fmean(_of_matrix(cells, cell, metric) for cells in scored)
 
 
-def _of_matrix(cells: Triples, cell: Cell, metric: str) -> float:
+def _of_matrix(cells: Triples, cell: LinePlan, metric: str) -> float:
     classes = 1 + max(max(true, predicted) for true, predicted, _ in cells)
     name, _, number = metric.partition(":")
     if number:

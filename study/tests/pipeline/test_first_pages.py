@@ -79,7 +79,8 @@ def test_the_gain_of_training(committed):
     assert plain.low > 0
     assert max(tuned.low, best.low) < 0 < min(tuned.mean, best.mean)  # "within chance"
     page = evidence("training")
-    assert f"AlignedLoss {plain.mean:.1f} points to cross-entropy" in AVERAGES
+    demo = (ROOT / "examples" / "loss_on_digits.py").read_text(encoding="utf-8")
+    assert f"adds {plain.mean:.1f} points of F1 to cross-entropy" in demo
     for name in FIRST:
         assert f"{plain.mean:.1f} points over the argmax of cross-entropy" in text(name)
         level = f"the best of five losses with the best decision (+{best.mean:.1f}, within chance)"

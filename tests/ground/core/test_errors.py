@@ -217,7 +217,7 @@ FULL = {
     "function of tensors alone": (
         lambda: metrics.resolve(lambda c: c.tp.double().sum(), owner="fit")(THREE),
         TypeError,
-        "metric of fit must be a function that works on NumPy arrays too, which this call gives "
+        "metric of fit must be a function that runs on NumPy arrays, which this call gives "
         "it. Got AttributeError(\"'numpy.ndarray' object has no attribute 'double'\"). Use "
         "operators and what both libraries share, as in c.tp.sum() / c.total.",
     ),

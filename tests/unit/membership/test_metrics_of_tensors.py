@@ -13,7 +13,7 @@ import torch
 from evalign import Confusion, metrics
 from evalign.core.constraints import RATES, OfClass, parse
 from evalign.core.metrics.function import FunctionMetric
-from evalign.core.metrics.slopes import by_autograd
+from evalign.membership.slopes import by_autograd
 from tests import tolerances
 
 NAMED = [*map(metrics.resolve, metrics.names()), *RATES.values()]
@@ -255,21 +255,20 @@ def test_a_function_of_tensors_alone_is_a_metric_of_tensors():
     metric = metrics.resolve(lambda c: c.tp.double().sum() / c.total.clamp(min=1), owner="fit")
     assert not metric.needs_matrix
     assert metric(Confusion.from_matrix(torch.eye(3))) == 1
-    with pytest.raises(TypeError, match="a function that works on NumPy arrays too"):
+    with pytest.raises(TypeError, match="a function that runs on NumPy arrays"):
         metric(Confusion.from_matrix(np.eye(3)))
 
 
 def test_a_function_of_arrays_alone_is_a_metric_of_arrays():
     metric = metrics.resolve(lambda c: c.tp.astype(float).sum() / c.total, owner="fit")
     assert metric(Confusion.from_matrix(np.eye(3))) == 1
-    with pytest.raises(TypeError, match="a function that works on tensors too"):
+    with pytest.raises(TypeError, match="a function that runs on tensors"):
         metric(Confusion.from_matrix(torch.eye(3)))
 
 
-def test_a_function_without_a_gradient_is_told():
+def test_nobody_knows_the_slopes_of_a_function_without_a_gradient():
     metric = metrics.resolve(lambda c: c.tp.detach().sum() / 9)
-    with pytest.raises(ValueError, match=r"^metric must be differentiable: .* Do not call"):
-        metric.slopes(Confusion.from_matrix(torch.eye(3)))
+    assert metric.slopes(Confusion.from_matrix(torch.eye(3))).of_matrix().isnan().all()
 
 
 # What PyTorch traces.

@@ -81,8 +81,8 @@ def _beside(factor: Any, like: Any) -> Any:
 class ClassMetric(NamedMetric):
     """A score per class (one against the rest), averaged as in scikit-learn.
 
-    A subclass names the `quotients` whose sum is the score, plus `shift`; a metric of another form
-    overrides `score`, and is then differentiated by numbers.
+    A subclass names the `quotients` whose sum is the score, plus `shift`. One of another form
+    overrides `score`, and has the slopes of a user's function.
 
     Args:
         average: "binary" (class 1 of two), "macro", "micro", "weighted" by the actual mass, or
@@ -150,7 +150,15 @@ class ClassMetric(NamedMetric):
         return safe_ratio((weight * score).sum(-1), weight.sum(-1), self.zero_division)
 
     def slopes(self, c: Confusion) -> Slopes:
-        if type(self).score is not ClassMetric.score or self.average is None:
+        require(
+            self.average is not None,
+            type(self).__name__,
+            "average",
+            "make one number of the scores, which has slopes",
+            None,
+            'Use average="macro".',
+        )
+        if type(self).score is not ClassMetric.score:
             return super().slopes(c)
         if self.average == "micro":
             counted = self._counted(c)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from evalign.core import stairs
 from evalign.core.arrays import is_numpy
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics.slopes import Slopes, by_autograd, by_differences
+from evalign.core.metrics.slopes import Slopes, by_differences
 
 MetricFunction = Callable[[Confusion], Any]
 
@@ -51,7 +52,7 @@ class Metric(ABC):
         Named metrics have closed forms. Others are differentiated: by autograd if the Confusion
         holds tensors, otherwise by central differences.
         """
-        return by_differences(self, c) if is_numpy(c.tp) else by_autograd(self, c)
+        return by_differences(self, c) if is_numpy(c.tp) else stairs.slopes_by_autograd(self, c)
 
     def _settle(self, **attributes: object) -> None:
         """Set attributes at construction, after which a metric is frozen."""

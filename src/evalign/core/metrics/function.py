@@ -49,9 +49,11 @@ class FunctionMetric(Metric):
     def _of_one(self, c: Confusion) -> Any:
         try:
             value = self._returned(c)
-        except (AttributeError, TypeError) as error:
+        except (AttributeError, RuntimeError, TypeError) as error:
+            if isinstance(error, RuntimeError) and "numpy()" not in str(error):
+                raise  # torch's own, and not that NumPy was given a tensor
             of = "NumPy arrays" if is_numpy(c.tp) else "tensors"
-            allowed = f"be a function that works on {of} too, which this call gives it"
+            allowed = f"be a function that runs on {of}, which this call gives it"
             cure = "Use operators and what both libraries share, as in c.tp.sum() / c.total."
             message = complaint(self.owner, "metric", allowed, f"{error!r}", cure)
             raise TypeError(message) from error
@@ -68,9 +70,7 @@ class FunctionMetric(Metric):
         """The number that the function returned, in the library of the Confusion."""
         if is_numpy(c.tp):
             score = stairs.as_numpy(score)
-            scalar = np.ndim(score) == 0 and isinstance(
-                score, np.ndarray | np.generic | float | int
-            )
+            scalar = isinstance(score, NUMBERS) and np.ndim(score) == 0
         else:
             scalar = stairs.is_tensor(score) and score.ndim == 0
         if not scalar:

@@ -244,5 +244,4 @@ class ExpectedCost(MatrixMetric):
 
 def _one_over_total(c: Confusion) -> Any:
     """1 / total beside the classes, (..., 1); 0 where there are no rows."""
-    total = c.total[..., None]
-    return safe_ratio(library(total).ones_like(total), total)
+    return safe_ratio(1.0, c.total[..., None])

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from evalign.core import stairs
 from evalign.core.arrays import library, where
 from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
@@ -144,8 +143,3 @@ def _plus(array: np.ndarray, at: Any, by: float) -> np.ndarray:
     moved = array.copy()
     moved[at] += by
     return moved
-
-
-def by_autograd(metric: Callable[[Confusion], Any], c: Confusion) -> Slopes:
-    """Slopes by PyTorch's autograd, of a Confusion of tensors."""
-    return stairs.slopes_by_autograd(metric, c)

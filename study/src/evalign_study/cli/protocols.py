@@ -12,7 +12,7 @@ from evalign.cli.terminal import Terminal
 from evalign_study import paging, planning, running
 from evalign_study.data import card
 from evalign_study.data.sources import fetch
-from evalign_study.planning import Cell, Known
+from evalign_study.planning import Known, LinePlan
 from evalign_study.records.journal import Record
 from evalign_study.standing import runs_of
 
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
         plan = planning.table(self.name)
         return planning.with_own(plan, path=self.data, target=self.target, loss=self.loss)
 
-    def cells(self, plan: dict[str, Any]) -> list[Cell]:
+    def cells(self, plan: dict[str, Any]) -> list[LinePlan]:
         """The cells that are asked for."""
         changes = dict(planning.pair(text) for text in self.changes)
         chosen = {"panels": self.panels, "lines": self.lines, "variants": self.variants}
