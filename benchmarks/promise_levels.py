@@ -97,7 +97,7 @@ def fitted(drawn: Rows, goal: str, classes: int, **settings: Any) -> DecisionRul
     return fit_decision(logits, y, metric=metric, constraint=constraint, groups=groups, **settings)
 
 
-def reached(rule: DecisionRule, population: Rows) -> tuple[float, bool]:
+def reached(rule: DecisionRule, goal: str, population: Rows) -> tuple[float, bool]:
     """The metric of a rule in the population, and whether all bounds hold there."""
     logits, y, group = population
     labels = rule(logits)
@@ -111,7 +111,7 @@ def reached(rule: DecisionRule, population: Rows) -> tuple[float, bool]:
     groups = [confusion(group == value) for value in (0, 1)]
     assert isinstance(rule.constraint, str)
     slacks = [constraint.slack(whole, groups) for constraint in parse(rule.constraint)]
-    return float(resolve(rule.metric)(whole)), bool(min(slacks) >= 0)
+    return float(resolve(GOALS[goal][0])(whole)), bool(min(slacks) >= 0)
 
 
 def cell(names: Cell, share_of_draws: float) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def cell(names: Cell, share_of_draws: float) -> dict[str, Any]:
             rule = None
         seconds += time.process_time() - start
         if rule is not None and rule.promised:
-            metric, kept = reached(rule, population)
+            metric, kept = reached(rule, goal, population)
             promised += 1
             broken += not kept
             metrics.append(metric)
@@ -159,7 +159,7 @@ def cell(names: Cell, share_of_draws: float) -> dict[str, Any]:
 def best_known(classes: int, goal: str, scores: str) -> float:
     """The metric of a rule fitted without a promise to many more rows."""
     rule = fitted(draw(classes, goal, scores, ROWS_OF_BEST, [classes, 1]), goal, classes)
-    return reached(rule, draw(classes, goal, scores, POPULATION, [classes, 0]))[0]
+    return reached(rule, goal, draw(classes, goal, scores, POPULATION, [classes, 0]))[0]
 
 
 def summary(cells: list[dict[str, Any]]) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def processor() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--share", type=float, default=1.0, help="of the draws, for a trial")
     parser.add_argument("--jobs", type=int, default=1, help="processes")

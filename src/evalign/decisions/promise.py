@@ -11,11 +11,12 @@ most 1 − confidence, for any number of classes and constraints. It rests on th
 3. Of the rules that pass, the best for the metric on these rows is chosen. Whichever it is, it
    breaks a constraint only if a rule that violates one has passed.
 
-The family has seen the scores of the rows. Given these, hits are independent, and their number
-spreads less than the binomial distribution says (Hoeffding): the difference is the spread of the
-scores themselves. So the test allows for the scores as well as for the labels. Two tests are not
-exact: that of a gap is a normal tail, and sums of unequal weights count as Kish's number of rows.
-`benchmarks/promise_levels.py` measures the level.
+The tests are exact for rules that were fixed before the rows were drawn, and thresholds count as
+such (`ladder`). The base rule of more classes has seen the scores of the rows. Given the scores,
+the right rows are independent, and their number spreads less than the binomial distribution says
+(Hoeffding), whose further spread is that of the scores. So the same test allows for both. Two tests
+are not exact: that of a gap is a normal tail, and unequal weights count as Kish's number of rows.
+`benchmarks/promise_levels.py` measures how often promises are broken.
 """
 
 import math
