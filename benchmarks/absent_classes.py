@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from evalign import AlignedLoss, Confusion, MetricLoss, score
 from evalign.core.arrays import safe_ratio
-from evalign.core.metrics.base import ClassMetric
+from evalign.core.metrics.averages import ClassMetric
 
 CLASSES, RATIOS, BATCHES, SEEDS = (10, 50), (50, 200), (64, 256), range(3)
 MOST, STEPS, FEATURES, TEST_ROWS = 500, 400, 16, 50

@@ -9,7 +9,7 @@ from evalign.core import stairs
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
-from evalign.core.metrics.base import FunctionMetric
+from evalign.core.metrics.function import FunctionMetric
 from evalign.core.values import weights_of_rows
 
 OWNER = "score"

@@ -152,12 +152,12 @@ def blend(
     tried: dict[str, Any], test: dict[str, np.ndarray], settings: Any, names: Sequence[str]
 ) -> tuple[np.ndarray, dict[str, float]]:
     """The labels of the test rows by some of the models, and their weights."""
-    from evalign.estimators.blend import likeliest, weighted_mean
+    from evalign.estimators.blend import blend as blended
+    from evalign.estimators.blend import calibrated
 
-    several = {name: tried[name].oof for name in names}
-    weights = likeliest(several)
-    rule = settings.rule(weighted_mean(several, weights))
-    mean = np.average([test[name] for name in weights], 0, weights=list(weights.values()))
+    weights, calibrations, rule, _ = blended({name: tried[name] for name in names}, settings)
+    each = [calibrated(calibrations[name], test[name]) for name in weights]
+    mean = np.average(each, 0, weights=list(weights.values()))
     return rule(probabilities=mean), weights
 
 

@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import json
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from evalign_study.papers import tables
@@ -40,6 +41,18 @@ def test_compare_power():
     assert benchmark("compare_power").table(records("compare_power.json")) in page(
         "evidence/models.md"
     )
+
+
+def test_the_default_ensemble_is_as_good_as_with_a_network():
+    """Without PyTorch it has no network, nor by default with it."""
+    lines = (STUDY_RESULTS / "network_in_blend.jsonl").read_text(encoding="utf-8").splitlines()
+    gains = {}
+    for record in map(json.loads, lines):
+        of_table = gains.setdefault(record["dataset"], [])
+        for told in record["metrics"].values():
+            of_table.append(told["scores"]["with"] - told["scores"]["without"])
+    assert len(gains) >= 13
+    assert abs(fmean(fmean(of_table) for of_table in gains.values())) < 0.005
 
 
 def test_absent_classes():

@@ -16,6 +16,8 @@ from evalign.report import TriedModels
 from evalign.report.words import number, span, verdict_of_tried
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 
+EAST_EPOCHS = 30
+
 
 def compare_methods(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign compare`."""
@@ -56,8 +58,12 @@ def networks(spoken: Terminal, given: Namespace) -> list[tuple[str, Any]]:
         spoken.note(f"No network is compared. {stairs.needs_torch('It')}")
         return []
     network = stairs.aligned_classifier()
-    usual = {"random_state": 0, "epochs": given.epochs}
-    return [(recipe, network(given.metric, recipe=recipe, **usual)) for recipe in RECIPES]
+    # EAST's own rule ends it after hundreds of epochs, for which nobody waits here.
+    epochs = dict.fromkeys(RECIPES, given.epochs) | {"east": given.epochs or EAST_EPOCHS}
+    return [
+        (recipe, network(given.metric, recipe=recipe, random_state=0, epochs=epochs[recipe]))
+        for recipe in RECIPES
+    ]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

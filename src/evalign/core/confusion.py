@@ -1,39 +1,19 @@
 """The confusion matrix, soft or hard, stored as the sums that metrics need."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from evalign.core import stairs
 from evalign.core.arrays import cast, is_numpy, library, safe_ratio, sum_by, sum_dtype, where
 from evalign.core.checks import check_ignored, complaint, require
 from evalign.core.class_report import ClassReport
+from evalign.core.summed import Summed
 from evalign.core.task import Task, check_task
 from evalign.core.values import array_of, check_indices, check_weights, per_row, refuse, signed
 
 # A difference of two sums below this many times their rounding is nothing but rounding.
 ROUNDINGS = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Summed:
-    """Sums of rows, which may come in parts."""
-
-    def __add__(self, other: Any) -> Self:
-        mine, theirs = self._arrays(), other._arrays()
-        return replace(self, **{k: mine[k] + theirs[k] if k in theirs else None for k in mine})
-
-    def map(self, function: Callable[[Any], Any]) -> Self:
-        """Apply a function to every array."""
-        return replace(self, **{name: function(value) for name, value in self._arrays().items()})
-
-    def tensors(self) -> list[Any]:
-        """The arrays in the order of `map`."""
-        return list(self._arrays().values())
-
-    def _arrays(self) -> dict[str, Any]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {k: v for k, v in values.items() if v is not None and not isinstance(v, bool)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,18 +313,19 @@ def _as_indices(
             cure = f"Pass labels, e.g. logits.argmax(1) or {as_integers}."
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         flat[name] = where(ignored, 0, cast(labels, xp.int64)).reshape(-1)
-    if num_classes is None:
+    size = num_classes
+    if size is None:
         seen = {*xp.unique(flat["target"]).tolist(), *xp.unique(flat["predictions"]).tolist()}
         seen = {label for label in seen if label >= 0}
-        num_classes = max([2, *(label + 1 for label in seen)])
+        size = max([2, *(label + 1 for label in seen)])
         require(
-            num_classes in (2, len(seen)),
+            size in (2, len(seen)),
             owner,
             "num_classes",
             "be given where a class below the largest label does not occur",
-            f"labels up to {num_classes - 1}, of which {len(seen)} occur",
-            f"A label that is not a class is left out by ignore_index={num_classes - 1}.",
+            f"labels up to {size - 1}, of which {len(seen)} occur",
+            f"A label that is not a class is left out by ignore_index={size - 1}.",
         )
     for name, labels in flat.items():
-        check_indices(owner, name, labels, num_classes, "num_classes")
-    return flat["predictions"], flat["target"], num_classes
+        check_indices(owner, name, labels, size, "num_classes")
+    return flat["predictions"], flat["target"], size

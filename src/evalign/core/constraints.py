@@ -11,7 +11,8 @@ from evalign.core.arrays import constant, library, where
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, resolve
-from evalign.core.metrics.base import NamedMetric, Quotient
+from evalign.core.metrics.averages import Quotient
+from evalign.core.metrics.base import NamedMetric
 from evalign.core.metrics.names import with_averages
 from evalign.core.metrics.slopes import Slopes
 from evalign.core.text import listed, nearest

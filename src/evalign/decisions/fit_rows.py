@@ -1,6 +1,6 @@
 """Fit a rule to rows in float64, by the search for the decision and the task."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LARGEST_LOG_ODDS = 20.0
 
 
-class Problem(NamedTuple):
+class FitProblem(NamedTuple):
     """Rows ready for the search: their logits, with offsets of the network added, are scaled.
 
     `own` are the scaled offsets, and `argmax` is the gain matrix of the network's own labels.
@@ -77,17 +77,18 @@ def fit_rows(
     names = None if settings.classes is None else class_names(owner, settings.classes, number)
     problem = _problem(settings, rows, offsets, groups, names)
     found = _search(settings, problem)
-    objective, logits, weight = problem.objective, problem.logits, problem.weight
+    objective = problem.objective
+    logits = problem.logits
+    weight = problem.weight
 
     # Labels say what is true unless the rule was made for probabilities alone.
     by_labels = settings.decision != "expected" and problem.labels is not None
     tuned_by_labels = settings.decision == "tuned" and by_labels
-    eta = None
+    eta: Any = None  # takes time, and is not always read
     if objective.constraints or not tuned_by_labels:
         eta = sigmoid(logits) if rows.multilabel else softmax(logits, found.factor, found.offsets)
-    if by_labels:
-        true = problem.target
-    else:
+    true: Any = problem.target
+    if not by_labels:
         # The targets of the search: a group where no row may have the class has no recall.
         labels = None if rows.multilabel else problem.labels
         targets = expected_targets(logits, labels, weight, eta)
@@ -138,9 +139,10 @@ def _problem(
     offsets: "Values | None",
     groups: np.ndarray | None,
     names: list[str | float] | None,
-) -> Problem:
+) -> FitProblem:
     """Prepare the rows that have weight."""
-    owner, multilabel = settings.owner, rows.multilabel
+    owner = settings.owner
+    multilabel = rows.multilabel
     number = rows.logits.shape[1]
     counted = rows.counted
     # Only ratios of weights matter, but the priors of `calibration` need counts of rows.
@@ -176,7 +178,7 @@ def _problem(
         own = scale * own
     # The argmax of the network's logits is that of η_j e^(−own_j).
     argmax = threshold_gains(own) if multilabel else normalised(np.diag(softmax(-own[None])[0]))
-    return Problem(objective, logits, labels, weight, group_of_row, scale, own, argmax)
+    return FitProblem(objective, logits, labels, weight, group_of_row, scale, own, argmax)
 
 
 def _scale(logits: np.ndarray, multilabel: bool) -> float:
@@ -201,7 +203,7 @@ def _leads(logits: np.ndarray) -> np.ndarray:
     return leads
 
 
-def _search(settings: FitSettings, problem: Problem) -> Fitted:
+def _search(settings: FitSettings, problem: FitProblem) -> Fitted:
     """Search for the rule, by the decision and the task."""
     objective, logits, labels, weight, groups, _, own, argmax = problem
     if settings.decision == "argmax":
@@ -218,7 +220,7 @@ def _search(settings: FitSettings, problem: Problem) -> Fitted:
     return tuned(rows, objective)
 
 
-def _shares(true: np.ndarray, weight: np.ndarray, number: int) -> np.ndarray:
+def _shares(true: Any, weight: np.ndarray, number: int) -> np.ndarray:
     """The share of each class or label in the rows: of labels, or of probabilities."""
     if weight.ndim == 2:
         mass = (weight * true).sum(0)

@@ -11,7 +11,7 @@ import numpy as np
 from evalign.core import stairs
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.core.metrics.base import FunctionMetric
+from evalign.core.metrics.function import FunctionMetric
 from evalign.core.task import Task
 from evalign.decisions.fit_rows import fit_rows
 from evalign.decisions.objective import Objective
@@ -218,7 +218,8 @@ class DecisionFitter:
         if not isinstance(other, DecisionFitter):
             allowed = "be a DecisionFitter"
             raise TypeError(complaint(OWNER, "other", allowed, type(other).__name__))
-        mine, theirs = self._arguments(), other._arguments()
+        mine = self._arguments()
+        theirs = other._arguments()
         for name, value in mine.items():
             require(
                 value == theirs[name],

@@ -33,10 +33,12 @@ from evalign.decisions.p_values import RISING, rate_of, right_share
 STEPS_PER_HALVING = 8
 # The first start, in rows, and the ratio between starts. The best threshold for accuracy or a gap
 # may lie anywhere, and needs a start nearby.
-FIRST_START, START_RATIO = 8.0, 1.5
+FIRST_START = 8.0
+START_RATIO = 1.5
 # Precision falls as more rows are labelled, so few starts are enough, each with a smaller part of
 # the level than the one before. These numbers promised as often as starts sized for one level.
-START_RATIO_OF_LABELLED, PART_RATIO_OF_LABELLED = 3.0, 0.6
+START_RATIO_OF_LABELLED = 3.0
+PART_RATIO_OF_LABELLED = 0.6
 # The level between two of these numbers goes to starts that are sized for it.
 LEVELS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5)
 

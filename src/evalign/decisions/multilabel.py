@@ -30,7 +30,7 @@ MOST_CUTS = 2**10
 ODDS = [0.0, *(2.0**k for k in range(-5, 11))]
 
 
-class Line(NamedTuple):
+class LabelCuts(NamedTuple):
     """The thresholds of a label (K,), and true positives and predicted mass above each (2, K)."""
 
     thresholds: np.ndarray
@@ -123,7 +123,7 @@ def tuned_thresholds(
 
 
 def _climb(
-    lines: list[Line],
+    lines: list[LabelCuts],
     totals: np.ndarray,
     objective: Objective,
     score_of_sums: Callable[[Confusion], np.ndarray] | None,
@@ -180,7 +180,9 @@ def _climb(
     return np.array([line.thresholds[k] for line, k in zip(lines, chosen, strict=True)])
 
 
-def _line(margin: np.ndarray, positive: np.ndarray, weight: np.ndarray, most: int | None) -> Line:
+def _line(
+    margin: np.ndarray, positive: np.ndarray, weight: np.ndarray, most: int | None
+) -> LabelCuts:
     """The thresholds of one label, at most so many. Rows without weight are left out."""
     counted = weight > 0 if weight.any() else weight == 0
     target = np.stack([positive, np.ones_like(positive)], 1)
@@ -192,4 +194,4 @@ def _line(margin: np.ndarray, positive: np.ndarray, weight: np.ndarray, most: in
         kept = np.unique(np.minimum(places, len(share) - 1))
         middle = middle[kept]
         above = above[:, kept]
-    return Line(middle, above)
+    return LabelCuts(middle, above)

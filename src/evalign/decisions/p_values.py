@@ -125,7 +125,8 @@ def slack_and_error(
         value = np.abs(value[:, one] - value[:, other])
         variance = variance[:, one] + variance[:, other]
     slack = (value - constraint.bound) * (1 if constraint.at_least else -1)
-    slack, error = np.nan_to_num(slack, nan=-np.inf), np.sqrt(np.nan_to_num(variance))
+    slack = np.nan_to_num(slack, nan=-np.inf)
+    error = np.sqrt(np.nan_to_num(variance))
     nearest = np.arange(len(slack)), (slack / np.maximum(error, 1e-300)).argmin(1)
     return slack[nearest], error[nearest]
 

@@ -24,7 +24,8 @@ def all_cuts(
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
     targets = 2 * groups
     cells = np.zeros((targets, 2, len(kept)))
-    below, above = cells[:, 0], cells[:, 1]
+    below = cells[:, 0]
+    above = cells[:, 1]
     ordered = weight[order]
     for y in range(targets):
         of_target = target == y if target.ndim == 1 else target[:, y]

@@ -63,4 +63,3 @@ def closed_form(metric: Metric) -> Closed | None:
     if ratio is None or average is None or labels is not None:
         return None
     return Closed("ratio", average, ratio, zero)
-

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.metrics import FBeta
-from evalign.core.metrics.base import Average
+from evalign.core.metrics.averages import Average
 from evalign.core.metrics.per_class import BETAS, known_beta
 from evalign.losses.base import AdditiveLoss, MeanLoss, RowSettings, zero_if_empty
 from evalign.membership.batch import Batch, Mean, Sums

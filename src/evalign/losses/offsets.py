@@ -110,5 +110,5 @@ def _check_finite(metric: Metric, slopes: Tensor, c: Confusion) -> None:
     if not values_readable(slopes) or not (c.tp + c.predicted).isfinite().all():
         return
     if not slopes.isfinite().all():
-        allowed = "have finite slopes: be a function of the Confusion's sums"
+        allowed = "be finite, and differentiable: a function of the Confusion's tensors"
         raise ValueError(complaint("AlignedLoss", "metric", allowed, repr(metric)))

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from evalign.core.arrays import safe_ratio
 from evalign.core.checks import require
-from evalign.core.confusion import Summed
+from evalign.core.summed import Summed
 from evalign.core.task import Task
 from evalign.membership.checks import signed
 from evalign.membership.numerics import upcast

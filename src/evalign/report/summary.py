@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from evalign.core.metrics import FBeta, Metric, Precision, Recall, resolve
-from evalign.core.metrics.base import ClassMetric
+from evalign.core.metrics.averages import ClassMetric
 from evalign.core.resampling import bootstrap, interval
 from evalign.report.contents import Contents
 from evalign.report.words import answer, verdict_of_tried

@@ -189,7 +189,10 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     check_array(np.zeros((len(table), min(1, len(table.columns)))), estimator=owner)  # not empty
     if reset:
         validate_data(estimator, X, skip_check_array=True)
-        cast(Any, estimator).n_features_in_ = len(table.columns)
+        fitted = cast(Any, estimator)
+        fitted.n_features_in_ = len(table.columns)
+        if table.named:  # scikit-learn before 1.8 reads no names of a frame of Polars
+            fitted.feature_names_in_ = np.array(table.names, dtype=object)
     elif not table.named or getattr(estimator, "feature_names_in_", None) is None:
         validate_data(estimator, X, reset=False, skip_check_array=True)  # compares the widths
     return table

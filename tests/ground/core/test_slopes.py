@@ -119,6 +119,21 @@ def test_a_function_has_numerical_slopes(reads_matrix):
     np.testing.assert_allclose(slopes, expected, rtol=0, atol=atol)
 
 
+def test_numerical_slopes_of_many_labels():
+    """The step is a share of the rows of one label, however many labels stand beside it."""
+
+    def f1_macro(c):
+        return (2 * c.tp / (c.predicted + c.actual)).mean()
+
+    tp, fp, fn, tn = np.random.default_rng(0).uniform(1, 20, (4, 300))
+    c = Confusion(tp, tp + fp, tp + fn, tp + fp + fn + tn, multilabel=True)
+    slopes, expected = metrics.resolve(f1_macro).slopes(c), metrics.resolve("f1_macro").slopes(c)
+    atol = tolerances.DIFFERENCES * np.abs(expected.tp).max()
+    for name in ("tp", "predicted", "actual"):
+        closed = getattr(expected, name)
+        np.testing.assert_allclose(getattr(slopes, name), closed, rtol=0, atol=atol)
+
+
 def test_a_function_of_too_many_classes_is_told_the_cure():
     metric = metrics.resolve(lambda c: c.matrix[0, 0] / c.total)
     with pytest.raises(ValueError, match="named metric for more than 181 classes"):

@@ -1,10 +1,12 @@
 """Metrics of a Confusion, soft or hard, and their names.
 
-A `Metric` is a function of a Confusion that returns a scalar tensor. Those here are small frozen
+A `Metric` is a function of a Confusion that returns one number. Those here are small frozen
 objects that carry their settings. `resolve` makes one from a name or a user's function.
 """
 
-from evalign.core.metrics.base import ClassMetric, MatrixMetric, Metric, MetricFunction, Minimize
+from evalign.core.metrics.averages import ClassMetric
+from evalign.core.metrics.base import MatrixMetric, Metric, MetricFunction
+from evalign.core.metrics.function import Minimize
 from evalign.core.metrics.matrix import (
     Accuracy,
     BalancedAccuracy,

@@ -7,7 +7,9 @@ from typing import Any
 
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import matrix, per_class
-from evalign.core.metrics.base import Average, ClassMetric, FunctionMetric, Metric, MetricFunction
+from evalign.core.metrics.averages import Average, ClassMetric
+from evalign.core.metrics.base import Metric, MetricFunction
+from evalign.core.metrics.function import FunctionMetric
 from evalign.core.text import nearest
 
 _ENDS: dict[str, Average] = {
@@ -57,7 +59,7 @@ def resolve(metric: str | MetricFunction, *, owner: str = "metrics.resolve") -> 
     Args:
         metric: one of `names()`, which are scikit-learn's scorer names and names in their style, an
             F-beta with another β, or "expected_cost" with its matrix; a metric; or any function of
-            a `Confusion` that returns a scalar tensor, see `FunctionMetric`.
+            a `Confusion` that returns one number, see `FunctionMetric`.
         owner: the name that errors give as the owner of the argument.
 
     Examples:

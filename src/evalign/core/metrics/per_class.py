@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evalign.core.checks import numbers, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics.base import ClassMetric, Quotient
+from evalign.core.metrics.averages import ClassMetric, Quotient
 
 # At the ends it is precision or recall to the last digit; squares far beyond would overflow.
 BETAS = "lie from 1e-9 to 1e9"
@@ -86,7 +86,7 @@ class FBeta(ClassMetric):
         self._settle(beta=tuple(betas.tolist()), stem="f1")
 
     def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
-        if not isinstance(self.beta, tuple):
+        if isinstance(self.beta, int | float):
             square = self.beta**2
             return (Quotient({"tp": 1 + square}, {"actual": square, "predicted": 1}),)
         require(
