@@ -189,7 +189,8 @@ def table(found: dict[str, Any]) -> str:
         kept = [x for x in cells if x["metric"] is not None]
         lost = [x["best"] - x["metric"] for x in kept]
         weights = [x["promised"] for x in kept]
-        given_up = f"{100 * np.average(lost, weights=weights):.1f}" if kept else "–"
+        points = f"{100 * np.average(lost, weights=weights):.1f}" if kept else "–"
+        given_up = points.replace("-", "−")
         return f"| {names} | {draws:,} | {promised:.0%} | {broken:.1%} | {given_up} |"
 
     order = list(GOALS)

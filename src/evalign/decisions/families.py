@@ -77,7 +77,7 @@ def _thresholds(rows: LogitRows, objective: Objective) -> Family:
 
     beyond = 2 * SATURATED
     constant = threshold_gains(-beyond), threshold_gains(beyond)
-    return Family(gain, middle, mass, squares, 1, below, constant)
+    return Family(gain, middle, mass, squares, below=below, constant=constant)
 
 
 def _base(eta: np.ndarray, weight: np.ndarray, objective: Objective) -> np.ndarray:
@@ -117,7 +117,7 @@ def _one_against_the_others(rows: LogitRows, objective: Objective, chosen: int) 
     never = base.copy()
     never[:, chosen] = -1.0
     constant = always, normalised(never)
-    return Family(gain, tilts, mass, squares, chosen, below, constant)
+    return Family(gain, tilts, mass, squares, chosen, below, constant=constant)
 
 
 def _cuts(
@@ -165,7 +165,7 @@ def _mixtures(rows: LogitRows, objective: Objective) -> Family:
     expected = CellSums.of(objective, cells(believed, rows.weight), cells(believed, rows.weight**2))
     p = np.max([p_values(constraint, expected) for constraint in objective.constraints], 0)
     starts = (0, int(p.argmin()))
-    tilts = np.append(np.append(2 * WEIGHTS[0], WEIGHTS), 0.0)
+    tilts = np.concatenate([[2 * WEIGHTS[0]], WEIGHTS, [0.0]])
     mass = cells(rows.target, rows.weight)
     squares = cells(rows.target, rows.weight**2)
     return Family(lambda k: normalised(gains[k]), tilts, mass, squares, starts=starts)

@@ -42,6 +42,9 @@ PART_RATIO_OF_LABELLED = 0.6
 # The level between two of these numbers goes to starts that are sized for it.
 LEVELS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5)
 
+# The ends of the cuts: the class for all rows, or for none.
+ENDS = ("all", "none")
+
 
 def passed(
     constraints: Sequence[Constraint], p: np.ndarray, family: Family, level: float
@@ -51,26 +54,20 @@ def passed(
         parts = np.zeros(p.shape[1])
         parts[list(family.starts)] = level / len(set(family.starts))
         return _fallback(p.max(0), np.arange(p.shape[1]), parts)
-    parts_of_level: dict[object, list[int]] = {}
-    for k, constraint in enumerate(constraints):
-        side = safe_side(constraint, family)
-        parts_of_level.setdefault(k if side is None else side, []).append(k)
+    sides = [safe_side(constraint, family) for constraint in constraints]
+    together = [np.array([side == end for side in sides]) for end in ENDS if end in sides]
+    alone = [k for k, side in enumerate(sides) if side is None]
+    part = level / (len(together) + len(alone))
     passes = np.ones(p.shape[1], dtype=bool)
-    for side, members in parts_of_level.items():
-        part = level / len(parts_of_level)
-        if side in ("all", "none"):
-            passes &= p[members].max(0) <= part
-        else:
-            constraint = constraints[members[0]]
-            passes &= climbed(constraint, p[members[0]], family.below, part, family.chosen)
+    for members in together:
+        passes &= p[members].max(0) <= part
+    for k in alone:
+        passes &= climbed(constraints[k], p[k], family.below, part, family.chosen)
     return passes
 
 
 def safe_side(constraint: Constraint, family: Family) -> str | None:
-    """The end of the cuts at which a constraint surely holds: class to "all" rows or to "none".
-
-    None if that is not certain for either end.
-    """
+    """The end of the cuts at which a constraint surely holds, None if it is certain at neither."""
     rate = rate_of(constraint)
     assert rate is not None
     if constraint.gap or not rate.known_of_constant_labels:

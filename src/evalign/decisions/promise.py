@@ -129,8 +129,8 @@ def _proven(constraint: Constraint, family: Family, seen: CellSums, level: float
         return told
     needed = math.ceil(math.log(level) / math.log(share))
     most = int(seen.rates(constraint)[1].max())
-    counted = COUNTED[rate.of]
+    here = "" if rate.of in ("predicted", "rejected") else f" Here are {most:,}."
     return (
-        f"{told} {constraint.text!r} takes {needed:,} {counted}, even if all of them are right. "
-        f"Here are at most {most:,}."
+        f"{told} {constraint.text!r} takes {needed:,} {COUNTED[rate.of]}, even if all of them are "
+        f"right.{here}"
     )

@@ -459,7 +459,7 @@ def test_too_few_rows_promise_nothing():
         "The rule does not promise its constraint with confidence 0.95: it holds on these rows, "
         "but may not on new data. The rule is the safest one found. These rows prove 'recall >= "
         "0.86'. 'recall >= 0.9' takes 29 rows of the class, even if all of them are right. Here "
-        "are at most 20. Provide more labelled rows, or lower the confidence."
+        "are 20. Provide more labelled rows, or lower the confidence."
     )
     with pytest.warns(UserWarning, match=re.escape(text)):
         rule = fit_decision(z, y.astype(int), **how)
@@ -483,11 +483,11 @@ def test_the_rule_without_a_promise_is_as_safe_as_one_label_for_all_rows():
         y = np.arange(60) < 6
         z = generator.standard_normal(60) + 1.5 * y
         how = {"metric": "f1", "confidence": 0.95}
-        text = r"prove 'recall >= 0\.606'.* takes 29 rows of the class, .* at most 6\."
+        text = r"prove 'recall >= 0\.606'.* takes 29 rows of the class, .* Here are 6\."
         with pytest.warns(NotPromisedWarning, match=text):
             rule = fit_decision(z, y.astype(int), constraint="recall >= 0.9", **how)
         assert (rule(np.linspace(-500, 500, 101)) == 1).all()
-        text = r"'fpr <= 0\.01' takes 299 rows of other classes, .* at most 54\."
+        text = r"'fpr <= 0\.01' takes 299 rows of other classes, .* Here are 54\."
         with pytest.warns(NotPromisedWarning, match=text):
             rule = fit_decision(z, y.astype(int), constraint="fpr <= 0.01", **how)
         assert (rule(np.linspace(-500, 500, 101)) == 0).all()
