@@ -62,7 +62,9 @@ NAMED = {
     (10, "recall", 500, "exact"),
 }
 DRAWS_NAMED, DRAWS = 1000, 200
-POPULATION = 20_000
+POPULATION = 200_000
+# A rule whose smallest slack is farther from 0 on a tenth of the population is judged by that.
+FAR = 0.06
 ROWS_OF_BEST = 2_000
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 Cell = tuple[int, str, int, str]
@@ -100,6 +102,16 @@ def fitted(drawn: Rows, goal: str, classes: int, **settings: Any) -> DecisionRul
 def reached(rule: DecisionRule, goal: str, population: Rows) -> tuple[float, bool]:
     """The metric of a rule in the population, and whether all bounds hold there."""
     logits, y, group = population
+    tenth = POPULATION // 10
+    metric, slack = measured(rule, goal, (logits[:tenth], y[:tenth], group[:tenth]))
+    if np.abs(slack) < FAR:
+        metric, slack = measured(rule, goal, population)
+    return metric, slack >= 0
+
+
+def measured(rule: DecisionRule, goal: str, population: Rows) -> tuple[float, float]:
+    """The metric of a rule on some rows, and its smallest slack."""
+    logits, y, group = population
     labels = rule(logits)
     classes = logits.shape[1]
 
@@ -111,7 +123,7 @@ def reached(rule: DecisionRule, goal: str, population: Rows) -> tuple[float, boo
     groups = [confusion(group == value) for value in (0, 1)]
     assert isinstance(rule.constraint, str)
     slacks = [constraint.slack(whole, groups) for constraint in parse(rule.constraint)]
-    return float(resolve(GOALS[goal][0])(whole)), bool(min(slacks) >= 0)
+    return float(resolve(GOALS[goal][0])(whole)), float(min(slacks))
 
 
 def cell(names: Cell, share_of_draws: float) -> dict[str, Any]:
