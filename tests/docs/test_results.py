@@ -55,6 +55,20 @@ def test_the_default_ensemble_is_as_good_as_with_a_network():
     assert abs(fmean(fmean(of_table) for of_table in gains.values())) < 0.005
 
 
+def test_promise_levels():
+    found = records("promise_levels.json")
+    summary = found["summary"]
+    assert summary == benchmark("promise_levels").summary(found["cells"])
+    assert summary["above"] == 0
+    text = page("evidence/goals.md")
+    assert benchmark("promise_levels").table(found) in text
+    worst = f"in at most {summary['worst']:.1%} of the draws of a cell, where 5% are stated"
+    assert worst in text
+    assert f"{summary['draws']:,} draws in {summary['cells']} cells" in text
+    made = f"{summary['promised']:,} promises were made and {summary['broken']} broken"
+    assert made in text
+
+
 def test_absent_classes():
     found = records("absent_classes.json")
     assert benchmark("absent_classes").table(found) in page("evidence/training.md")

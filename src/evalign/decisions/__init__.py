@@ -3,9 +3,9 @@
 From low to high: `formula` (from logits to labels) and `blocks` (many rows at once), `objective`
 (metric and constraints of many confusions at once) and `inputs` (the accepted forms of rows),
 `threshold` (two classes), `confusions` and `local_search`, `gain_search` (more classes),
-`calibration`, `tuned` (with labels), `p_values` and `promise` (for new data), `multilabel`,
-`saved_rule`, `rule`, `settings` (what a fit is asked), `fit_rows`, `fit` and `fitter` (the public
-face). May import `core`, and `store` to write a rule.
+`calibration`, `tuned` (with labels), `p_values`, `families`, `ladder` and `promise` (for new data),
+`multilabel`, `saved_rule`, `rule`, `settings` (what a fit is asked), `fit_rows`, `fit` and `fitter`
+(the public face). May import `core`, and `store` to write a rule.
 
 Applying a rule needs NumPy alone: the names below are loaded when they are first used.
 """

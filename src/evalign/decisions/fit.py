@@ -66,9 +66,11 @@ def fit_decision(
             bounded too. "gap(recall) <= 0.05" bounds the difference between groups of rows.
         groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. There is one
             rule for all groups. A group in which the metric is 0/0 is left out.
-        confidence: the probability that the constraint holds on new data, such as 0.95, if these
-            rows are independent draws; for recall, precision and other rates, and their gaps. If
-            the rows are too few, `rule.promised` is False, with a warning.
+        confidence: promise that the constraint holds on new data. With 0.95, at most 5% of draws
+            of independent rows give a rule that is promised and breaks it, for any number of
+            classes; for recall, precision and other rates, and their gaps. If the rows are too few,
+            `rule.promised` is False, the rule is the safest one found, and a warning says what the
+            rows prove.
         classes: the names of the classes, in order. Strings as labels are sorted by default, like
             scikit-learn's columns.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), as after

@@ -17,7 +17,7 @@ from evalign.decisions.rule import DecisionRule
 from evalign.decisions.saved_rule import class_names
 from evalign.decisions.settings import FitSettings, Rows
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, LogitRows, expected, tuned
+from evalign.decisions.tuned import Fitted, LogitRows, expected, expected_targets, tuned
 
 if TYPE_CHECKING:
     from evalign.decisions.inputs import Values
@@ -87,7 +87,12 @@ def fit_rows(
     eta: Any = None  # takes time, and is not always read
     if objective.constraints or not tuned_by_labels:
         eta = sigmoid(logits) if rows.multilabel else softmax(logits, found.factor, found.offsets)
-    true: Any = problem.target if by_labels else objective.by_group(eta, problem.groups)
+    true: Any = problem.target
+    if not by_labels:
+        # The targets of the search: a group where no row may have the class has no recall.
+        labels = None if rows.multilabel else problem.labels
+        targets = expected_targets(logits, labels, weight, eta)
+        true = objective.by_group(targets, problem.groups)
     argmax_score = None
     if found.score is not None:
         own_eta = logits if rows.multilabel else softmax(logits)

@@ -12,6 +12,8 @@ from evalign.decisions.objective import ROUNDING, Objective, in_units_of_roundin
 
 # Moves from one start: enough for three rounds over twenty classes.
 MOVES = 128
+# Starts times classes: the moves from one start, and the time of each, grow with the classes.
+STARTS_TIMES_CLASSES = 32
 # Probabilities read in all moves: a limit for many rows, where single rows do not matter.
 MOST_READ = 2**27
 # Numbers in the confusions of a move, which bound how many evenly spread cuts it tries.
@@ -30,7 +32,8 @@ def best_neighbour(
     best = rules[ranked[0]]
     standing = reached[ranked[0]]
     moves = MOST_READ // rows.eta.size
-    for k in ranked[: max(1, moves // MOVES)]:
+    most_starts = max(2, STARTS_TIMES_CLASSES // rows.eta.shape[1])
+    for k in ranked[: max(1, min(moves // MOVES, most_starts))]:
         rule, end = _climb(rows, rules[k], reached[k], objective, min(moves, MOVES))
         if _better(end, standing):
             best, standing = rule, end

@@ -34,7 +34,7 @@ class Objective:
     the three sums and the total mass of each label, (4, L). With G `groups` of rows, the matrices
     of the groups are stacked, (G·d, d). All stand along leading dimensions. Where constraints are
     the `goal`, the smooth minimum of their slacks takes the place of the metric. Errors name the
-    `owner`, and unless `told` nothing else.
+    `owner`.
     """
 
     owner: str
@@ -44,7 +44,6 @@ class Objective:
     compact: bool = False
     multilabel: bool = False
     groups: int = 0
-    told: bool = True
 
     @classmethod
     def of(
@@ -63,6 +62,9 @@ class Objective:
         """
         metric = resolve(metric, owner=owner)
         constraints = () if constraint is None else parse(constraint, classes, owner=owner)
+        # A bound that is repeated, perhaps in other words, is one bound.
+        distinct = {(each.name, each.at_least, each.bound): each for each in reversed(constraints)}
+        constraints = tuple(reversed(distinct.values()))
         if groups is not None:
             gap = any(each.gap for each in constraints)
             require(
@@ -81,6 +83,10 @@ class Objective:
         """The metric without the constraints."""
         return replace(self, constraints=())
 
+    def of_all_rows(self) -> "Objective":
+        """The metric without the constraints and the groups, which only constraints read."""
+        return replace(self, constraints=(), groups=0)
+
     def safest(self) -> "Objective":
         """The slack of the constraints as the goal."""
         return replace(self, goal=self.constraints, constraints=())
@@ -90,14 +96,6 @@ class Objective:
         metrics = [self.metric, *(each.metric for each in self.constraints)]
         needs_matrix = self.groups or any(each.needs_matrix for each in metrics)
         return replace(self, compact=not needs_matrix)
-
-    def tightened(self, margins: Sequence[float]) -> "Objective":
-        """The objective with each bound tightened by its margin, whose errors nobody reads."""
-        tighter = tuple(
-            replace(each, bound=each.bound + margin if each.at_least else each.bound - margin)
-            for each, margin in zip(self.constraints, margins, strict=True)
-        )
-        return replace(self, constraints=tighter, told=False)
 
     def by_group(self, target: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
         """Probabilities (N, d) in the columns of each row's group (N,), 0 elsewhere: (N, G·d)."""
@@ -158,8 +156,6 @@ class Objective:
         """
         if not self.constraints or self._met(confusion):
             return
-        if not self.told:
-            raise Infeasible(self.owner)
         sides = []
         for one in self.constraints if len(self.constraints) > 1 else ():
             others = tuple(each for each in self.constraints if each is not one)

@@ -2,16 +2,15 @@
 
 The hypothesis is that the constraint does not hold on new data. It can be tested for rates, which
 are shares of some rows: recall, precision and the like of one class, and accuracy. The p-value is
-the exact binomial tail (Clopper and Pearson). For a gap it is the normal tail, after z² rows are
-added to each group, half of which count (Agresti and Coull), so that a perfect rate of few rows
-does not count as certain. For unequal weights, the effective number of rows is Kish's,
-(Σw)² / Σw².
+the exact binomial tail (Clopper and Pearson). For a gap it is the normal tail, after four rows are
+added to each group, two of which count (Agresti and Coull), so that a perfect rate of few rows does
+not count as certain. For unequal weights, the effective number of rows is Kish's, (Σw)² / Σw².
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betainc, ndtr, ndtri
+from scipy.special import betainc, ndtr
 
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, OfClass
@@ -28,17 +27,35 @@ RATES = {
     "precision": "predicted",
     "npv": "rejected",
 }
+# Those that rise with the rows that get the label, and those that fall. Others may do both.
+RISING = ("recall", "fpr", "predicted_rate")
+FALLING = ("fnr", "specificity")
+# Rows that are added to each group of a gap. They do not depend on the confidence, so that more
+# confidence never promises more.
+ADDED = 4.0
 
 
 class Rate(NamedTuple):
     """A metric that is a share of some rows, which the sum `of` a confusion counts.
 
-    Of two classes the rate is `monotone` if it only rises or only falls with the threshold.
+    Accuracy is not a rate `of_class`, and has index 0.
     """
 
-    of: str
+    stem: str
     class_index: int
-    monotone: bool
+
+    @property
+    def of(self) -> str:
+        return RATES[self.stem]
+
+    @property
+    def of_class(self) -> bool:
+        return self.stem != "accuracy"
+
+    @property
+    def known_of_constant_labels(self) -> bool:
+        """Whether the rate is known if all rows, or none, get the label."""
+        return self.stem in RISING or self.stem in FALLING
 
 
 def rate_of(constraint: Constraint) -> Rate | None:
@@ -49,10 +66,7 @@ def rate_of(constraint: Constraint) -> Rate | None:
     if isinstance(metric, OfClass):
         stem = metric.metric.stem
         index = 1 if metric.index is None else metric.index
-    if stem not in RATES:
-        return None
-    chosen = constraint.gap or stem in ("accuracy", "precision", "npv")
-    return Rate(RATES[stem], index, not chosen)
+    return Rate(stem, index) if stem in RATES else None
 
 
 class CellSums(NamedTuple):
@@ -96,16 +110,16 @@ def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
 
 
 def slack_and_error(
-    constraint: Constraint, seen: CellSums, z: float
+    constraint: Constraint, seen: CellSums, added: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The slack of a constraint for K rules and its standard error, with z² rows added.
+    """The slack of a constraint for K rules and its standard error, with rows added to each group.
 
     Any pair of groups can violate a gap, so the pair closest to the bound, in standard errors,
     stands for the gap. The slack is −∞ where the metric is undefined.
     """
     value, rows = seen.rates(constraint)
-    value = (value * rows + z**2 / 2) / (rows + z**2)
-    variance = value * (1 - value) / (rows + z**2)
+    value = (value * rows + added / 2) / (rows + added)
+    variance = value * (1 - value) / (rows + added)
     if constraint.gap:
         one, other = np.triu_indices(value.shape[1], 1)
         value = np.abs(value[:, one] - value[:, other])
@@ -117,13 +131,16 @@ def slack_and_error(
     return slack[nearest], error[nearest]
 
 
-def p_values(constraint: Constraint, seen: CellSums, level: float) -> np.ndarray:
+def p_values(constraint: Constraint, seen: CellSums) -> np.ndarray:
     """The p-values of a violated constraint for K rules, each tested by itself."""
-    up = constraint.at_least
-    bound = constraint.bound
     if constraint.gap:
-        slack, error = slack_and_error(constraint, seen, float(ndtri(1 - level)))
+        slack, error = slack_and_error(constraint, seen, ADDED)
         return ndtr(-slack / np.maximum(error, 1e-300))
     rate, rows = (x[:, 0] for x in seen.rates(constraint))
-    rate = np.where(rows > 0, rate if up else 1 - rate, 0)  # an upper bound is one of 1 − rate
-    return tail(rate, rows, bound if up else 1 - bound)
+    right = rate if constraint.at_least else 1 - rate
+    return tail(np.where(rows > 0, right, 0), rows, right_share(constraint))
+
+
+def right_share(constraint: Constraint) -> float:
+    """The least share of right rows that a bound allows: an upper bound is one of 1 − rate."""
+    return constraint.bound if constraint.at_least else 1 - constraint.bound

@@ -1,49 +1,48 @@
 """Rules whose constraints hold on new data, with a given confidence.
 
-A rule passes if the p-value of each violated constraint (`p_values`) is at most
-δ = (1 − confidence) / (number of constraints). Then the probability, over the draw of the rows,
-that a rule passes and violates a constraint is at most 1 − confidence.
+The probability, over the draw of the rows, that a rule is promised and violates a constraint is at
+most 1 − confidence, for any number of classes and constraints. It rests on three steps:
 
-Two classes and a rate among fixed rows (recall, specificity, fpr, fnr, predicted_rate): the rate is
-monotone in the threshold. Let t* be the threshold that reaches the bound, whatever the rows. If any
-threshold beyond t* passes, so does t*, because its counts are at least as good. So the choice among
-all thresholds costs nothing.
+1. A family of rules is made from the scores without the labels (`families`). A search that sees the
+   labels would find rules that suit these rows by chance, and the same rows cannot test them.
+   Calibration would let the labels in too, so the family has the model's own probabilities.
+2. All labels test the family, by exact binomial tests of each rate (`p_values`), at one level for
+   all rules and constraints together (`ladder`).
+3. Of the rules that pass, the best for the metric on these rows is chosen. Whichever it is, it
+   breaks a constraint only if a rule that violates one has passed.
 
-Two classes and precision, npv, accuracy or a gap: the rows that chose a threshold cannot test it.
-So a ladder of thresholds is fixed by the ranks of the rows, without their labels, and climbed in a
-fixed order (the fallback procedure of Wiens): some steps, the starts, get equal parts of δ; a step
-that passes hands its part to the next step, and a step that fails loses it. This is nearly exact:
-a threshold is tested as if it were at a row.
-
-More classes: the bounds are tightened by a margin until the rule that the search finds passes. The
-test ignores that the search has seen the rows, so the promise is approximate.
+The tests are exact for rules that were fixed before the rows were drawn, and thresholds count as
+such (`ladder`). The base rule of more classes has seen the scores of the rows. Given the scores,
+the right rows are independent, and their number spreads less than the binomial distribution says
+(Hoeffding), whose further spread is that of the scores. So the same test allows for both. Two tests
+are not exact: that of a gap is a normal tail, and unequal weights count as Kish's number of rows.
+`benchmarks/promise_levels.py` measures how often promises are broken.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtri
 
-from evalign.core.constraints import Constraint, Infeasible
+from evalign.core.constraints import Constraint
 from evalign.core.input_warnings import warn
-from evalign.decisions.blocks import softmax
-from evalign.decisions.confusions import ScoredRows
+from evalign.decisions.families import Family, family_of
+from evalign.decisions.ladder import passed
 from evalign.decisions.objective import ROUNDING, Objective
-from evalign.decisions.p_values import CellSums, p_values, rate_of, slack_and_error
-from evalign.decisions.threshold import all_cuts, best_cut, scores_of_cuts, threshold_gains
+from evalign.decisions.p_values import CellSums, p_values, rate_of, right_share
+from evalign.decisions.threshold import best_cut, scores_of_cuts
 from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
-# Steps of the ladder for each halving of the rows beyond a threshold.
-STEPS_PER_HALVING = 8
-# The first start, in rows, and the ratio between starts. The best threshold for accuracy or a gap
-# may lie anywhere, and needs a start nearby. Precision falls as more rows are labelled, so few
-# starts are enough, the first at this multiple of the rows that suffice if all are correct.
-FIRST_START = 8.0
-START_RATIO = 1.5
-FIRST_START_OF_LABELLED = 1.5
-START_RATIO_OF_LABELLED = 4.0
-# Searches with different margins, for more than two classes.
-SEARCHES = 8
+# Halvings of the range of a bound to find the tightest one that is proven.
+HALVINGS = 20
+# What the sums of a confusion count, in words.
+COUNTED = {
+    "actual": "rows of the class",
+    "negatives": "rows of other classes",
+    "total": "rows",
+    "predicted": "rows with the label",
+    "rejected": "rows without the label",
+}
 
 
 class NotPromisedWarning(UserWarning):
@@ -51,120 +50,87 @@ class NotPromisedWarning(UserWarning):
 
 
 def promised(rows: LogitRows, objective: Objective, confidence: float) -> Fitted:
-    """The best rule that passes.
+    """The best rule that passes; if none does, the safest one, with a warning."""
+    constraints = objective.constraints
+    level = 1 - confidence
+    family = family_of(rows, objective)
+    seen = CellSums.of(objective, family.mass, family.squares)
+    p = np.stack([p_values(constraint, seen) for constraint in constraints])
+    if rows.logits.shape[1] == 2:
+        scores = scores_of_cuts(family.mass, objective)
+    else:
+        scores = objective.scores(family.mass)
+    passes = passed(constraints, p, family, level) & np.isfinite(scores)
+    if passes.any():
+        best = best_cut(family.tilts, np.where(passes, scores, -np.inf))
+        return Fitted(family.gain(best), "labels", float(scores[best]), promised=True)
 
-    If none passes, it is the one closest to passing of those that meet the constraints on these
-    rows, with a warning.
-    """
-    level = (1 - confidence) / len(objective.constraints)
-    two = rows.logits.shape[1] == 2
-    rule = (_best_threshold if two else _best_rule)(rows, objective, level)
-    if not rule.promised:
-        warn(
-            "The rule does not promise its constraint with confidence "
-            f"{confidence:g}: it holds on these rows, but may not on new data. The rule is the "
-            "safest one found. Provide more labelled rows, or lower the confidence.",
-            NotPromisedWarning,
-        )
-    return rule
-
-
-def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> Fitted:
-    margin = rows.logits[:, 1] - rows.logits[:, 0]
-    target = rows.target
-    weight = rows.weight
-    number = objective.groups or 1
-    middle, below, matrices = all_cuts(margin, target, weight, number)
-    _, _, squares = all_cuts(margin, target, weight**2, number)
-    seen = CellSums.of(objective, matrices, squares)
-    scores = scores_of_cuts(matrices, objective)
-    p = np.stack([p_values(each, seen, level) for each in objective.constraints])
-    tests = zip(objective.constraints, p, strict=True)
-    passed = np.stack([climbed(constraint, found, below, level) for constraint, found in tests])
-    passed = passed.all(0) & np.isfinite(scores)
-    passes = bool(passed.any())
-    if not passes:
-        worst = np.where(scores == -np.inf, np.inf, p.max(0))
-        passed = worst <= worst.min() * (1 + ROUNDING)
-    best = best_cut(middle, np.where(passed, scores, -np.inf))
-    return Fitted(threshold_gains(middle[best]), "labels", float(scores[best]), passes)
-
-
-def climbed(constraint: Constraint, p: np.ndarray, below: np.ndarray, level: float) -> np.ndarray:
-    """Which of all cuts pass, by their p-values: on the ladder, unless the rate is monotone.
-
-    A rate among the rows with a label is climbed from few of these rows to many; accuracy or a gap
-    from few rows with label 1 to many, with starts at both ends.
-    """
-    rate = rate_of(constraint)
-    assert rate is not None
-    if rate.monotone:
-        return p <= level
-    rows = int(below[-1])
-    sizes = rows * 0.5 ** (
-        np.arange(STEPS_PER_HALVING * math.log2(max(rows, 2)) + 1) / STEPS_PER_HALVING
+    safest = _safest(rows, objective, family, p.max(0), scores)
+    proven = [
+        _proven(constraint, family, seen, level / len(constraints)) for constraint in constraints
+    ]
+    warn(
+        f"The rule does not promise its constraint with confidence {confidence:g}: it holds on "
+        "these rows, but may not on new data. The rule is the safest one found. "
+        f"{' '.join(proven)} Provide more labelled rows, or lower the confidence.",
+        NotPromisedWarning,
     )
-    upwards = False
-    sides: tuple[bool, ...] = (False, True)
-    first = FIRST_START
-    ratio = START_RATIO
-    most = rows / 2
-    if rate.of in ("predicted", "rejected") and not constraint.gap:
-        upwards = (rate.of == "predicted") == (rate.class_index == 0)
-        bound = constraint.bound if constraint.at_least else 1 - constraint.bound
-        bound = min(max(bound, 1e-9), 1 - 1e-12)
-        sides = (upwards,)
-        ratio = START_RATIO_OF_LABELLED
-        most = rows
-        first = FIRST_START_OF_LABELLED * math.log(level) / math.log(bound)
-
-    def places(sizes: np.ndarray, from_below: bool) -> np.ndarray:
-        count = np.round(sizes) if from_below else rows - np.round(sizes)
-        return np.minimum(np.searchsorted(below, count), len(below) - 1)
-
-    starts = first * ratio ** np.arange(math.log(max(rows / first, 1)) / math.log(ratio) + 1)
-    starts = np.concatenate([places(starts[starts <= most], side) for side in sides])
-    steps = np.concatenate([starts, *(places(sizes, side) for side in (False, True))])
-    part = level / max(len(np.unique(starts)), 1)
-    passed = np.zeros(len(p), dtype=bool)
-    held = 0.0
-    for step in np.unique(steps)[:: 1 if upwards else -1]:
-        held += part if step in starts else 0.0
-        passed[step] = held > 0 and p[step] <= held
-        held = held if passed[step] else 0.0
-    return passed
+    return safest
 
 
-def _best_rule(rows: LogitRows, objective: Objective, level: float) -> Fitted:
-    z = float(ndtri(1 - level))
-    best: tuple[float, Fitted] | None = None
-    margins = np.zeros(len(objective.constraints))
-    met = margins
-    for _ in range(SEARCHES):
-        try:
-            tighter = objective.tightened(margins.tolist()) if margins.any() else objective
-            rule = tuned(rows, tighter)
-        except Infeasible:
-            if best is None:
-                raise
-            margins = (met + margins) / 2  # too much: go halfway back
-            continue
-        met = margins
-        eta = softmax(rows.logits, rule.factor, rule.offsets)
-        mass, squares = (
-            ScoredRows(eta, rows.target, weight, objective.groups or 1).matrices(rule.gain[None])
-            for weight in (rows.weight, rows.weight**2)
-        )
-        seen = CellSums.of(objective, mass, squares)
-        limits = [slack_and_error(each, seen, z) for each in objective.constraints]
-        short = np.array([(z * error - slack).item() for slack, error in limits])
-        if best is None or short.max() < best[0]:
-            best = short.max(), rule
-        # Margins come from the normal approximation, the verdict from the exact test of a rate.
-        if all(p_values(each, seen, level)[0] <= level for each in objective.constraints):
-            return rule._replace(promised=True)
-        if np.isinf(short).any():  # no margin helps where the metric is undefined
-            break
-        margins = margins + np.maximum(short, 0)
-    assert best is not None
-    return best[1]._replace(promised=False)
+def _safest(
+    rows: LogitRows, objective: Objective, family: Family, p: np.ndarray, scores: np.ndarray
+) -> Fitted:
+    """The safest rule that meets the constraints on these rows.
+
+    A class for all rows, or for none, is safest where this alone decides every rate: no test of few
+    rows is as certain. Otherwise it is the rule with the smallest p-value.
+    """
+    rates = [rate_of(constraint) for constraint in objective.constraints]
+    if family.constant and all(rate and rate.known_of_constant_labels for rate in rates):
+        slacks = objective.smallest_slack(family.mass[[0, -1]])
+        ends = [end for end in (0, -1) if slacks[end] >= -ROUNDING]
+        if ends:
+            best = max(ends, key=lambda end: scores[end])
+            return Fitted(family.constant[best], "labels", float(scores[best]), promised=False)
+    if not np.isfinite(scores).any():
+        return tuned(rows, objective)._replace(promised=False)
+    worst = np.where(scores == -np.inf, np.inf, p)
+    smallest = worst <= worst.min() * (1 + ROUNDING)
+    best = best_cut(family.tilts, np.where(smallest, scores, -np.inf))
+    return Fitted(family.gain(best), "labels", float(scores[best]), promised=False)
+
+
+def _proven(constraint: Constraint, family: Family, seen: CellSums, level: float) -> str:
+    """What the rows prove of a constraint by itself, and how many rows it would take."""
+
+    def proves(bound: float) -> bool:
+        eased = replace(constraint, bound=bound)
+        p = p_values(eased, seen)[None]
+        return bool(passed([eased], p, family, level).any())
+
+    if proves(constraint.bound):
+        return f"By itself {constraint.text!r} is proven."
+    proven = 0.0 if constraint.at_least else 1.0
+    beyond = constraint.bound
+    for _ in range(HALVINGS):
+        middle = (proven + beyond) / 2
+        if proves(middle):
+            proven = middle
+        else:
+            beyond = middle
+    # Rounded towards the side that is proven.
+    shown = (math.floor if constraint.at_least else math.ceil)(1000 * proven) / 1000
+    sign = ">=" if constraint.at_least else "<="
+    told = f"These rows prove '{constraint.given} {sign} {shown:g}'."
+    rate = rate_of(constraint)
+    share = right_share(constraint)
+    if constraint.gap or rate is None or not 0 < share < 1:
+        return told
+    needed = math.ceil(math.log(level) / math.log(share))
+    most = int(seen.rates(constraint)[1].max())
+    here = "" if rate.of in ("predicted", "rejected") else f" Here are {most:,}."
+    return (
+        f"{told} {constraint.text!r} takes {needed:,} {COUNTED[rate.of]}, even if all of them are "
+        f"right.{here}"
+    )

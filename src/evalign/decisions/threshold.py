@@ -17,20 +17,9 @@ def all_cuts(
 
     Cut k gives label 0 to the k rows with the lowest log-odds. After one sort, cumulative sums of
     the targets (N, 2), labels (N,) or probabilities, give the matrices (K, 2, 2). With groups, they
-    are (K, G·2, 2), as the targets of `ScoredRows`. Rows with equal log-odds are never separated. A
-    threshold lies midway between its neighbours; outside of all rows, at the default 0 or 1 away
-    from the last row, whichever is farther out.
+    are (K, G·2, 2), as the targets of `ScoredRows`. The thresholds are those of `cut_places`.
     """
-    margin = margin.clip(-SATURATED, SATURATED)
-    order = margin.argsort()
-    margin = margin[order]
-    low = margin[:-1]
-    high = margin[1:]
-    below_all = np.minimum(margin[:1] - 1, 0)
-    above_all = np.maximum(margin[-1:] + 1, 0)
-    middle = np.concatenate([below_all, (low + high) / 2, above_all])
-    apart = high - low > ROUNDING * (1 + np.abs(low))
-    kept = np.flatnonzero(np.concatenate([[True], apart, [True]]))
+    order, middle, kept = cut_places(margin)
 
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
     targets = 2 * groups
@@ -43,7 +32,26 @@ def all_cuts(
         sums = np.cumsum(ordered * of_target[order])
         below[y, 1:] = sums[kept[1:] - 1]
     np.subtract(below[:, -1:], below, out=above)
-    return middle[kept], kept, cells.transpose(2, 0, 1)
+    return middle, kept, cells.transpose(2, 0, 1)
+
+
+def cut_places(margin: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The order of the rows by margin (N,), the thresholds (K,) of all cuts, and the rows below.
+
+    Rows with equal margins are never separated. A threshold lies midway between its neighbours;
+    outside of all rows, at the default 0 or 1 away from the last row, whichever is farther out.
+    """
+    margin = margin.clip(-SATURATED, SATURATED)
+    order = margin.argsort()
+    margin = margin[order]
+    low = margin[:-1]
+    high = margin[1:]
+    below_all = np.minimum(margin[:1] - 1, 0)
+    above_all = np.maximum(margin[-1:] + 1, 0)
+    middle = np.concatenate([below_all, (low + high) / 2, above_all])
+    apart = high - low > ROUNDING * (1 + np.abs(low))
+    kept = np.flatnonzero(np.concatenate([[True], apart, [True]]))
+    return order, middle[kept], kept
 
 
 def best_threshold(

@@ -199,6 +199,15 @@ def _possible(
     return eta * (known | (softmax(logits).max(0) > 2 * FLOOR))
 
 
+def expected_targets(
+    logits: np.ndarray, labels: np.ndarray | None, weight: np.ndarray, eta: np.ndarray
+) -> np.ndarray:
+    """The probabilities that an expected confusion counts, of which some are exactly 0."""
+    if labels is None:
+        return without_floor(eta)
+    return _possible(logits, labels, weight, eta)
+
+
 def expected(
     logits: np.ndarray,
     weight: np.ndarray,
@@ -209,8 +218,7 @@ def expected(
     """Find the best rule for calibrated probabilities; labels (N,), if any, calibrate them."""
     calibrated = Calibration() if labels is None else calibrate(logits, labels, weight)
     eta = calibrated.of(logits)
-    believed = without_floor(eta) if labels is None else _possible(logits, labels, weight, eta)
-    believed = objective.by_group(believed, groups)
+    believed = objective.by_group(expected_targets(logits, labels, weight, eta), groups)
     if logits.shape[1] == 2:
         rows = calibrated.factor * logits + calibrated.offsets
         gain = search_threshold(rows, believed, weight, objective)
