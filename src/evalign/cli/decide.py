@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evalign.cli.dataset import label_blocks, read_weights, reading_of
+from evalign.cli.dataset import (
+    label_blocks,
+    read_constraint_groups,
+    read_groups,
+    read_weights,
+    reading_of,
+)
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import promise
 from evalign.cli.terminal import Terminal
@@ -32,20 +38,28 @@ METHODS: tuple[Method, Method] = ("predict_proba", "decision_function")  # with 
 
 def fit_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide` without a rule."""
-    metric, groups = given.metric, None
+    metric = given.metric
     source = TableFile(given.data, reading_of(given.reading))
-    roles = [name for name in (given.target, given.groups, given.weight) if name is not None]
-    source.need(roles)
-    table = source.read(text=[name for name in roles if name != given.weight])
+    texts = [given.target, given.groups, given.constraint_groups]
+    texts = [name for name in dict.fromkeys(texts) if name is not None]
+    source.need([*texts, *filter(None, [given.weight])])
+    table = source.read(text=texts)
     labels = Labels.of(table, given.target, given.positive, source)
     columns = class_columns(source, labels.names)
     y, weight = labels.encode(table, source), read_weights(table, given.weight, source)
     scores = class_scores(table, source, columns, logits=given.logits)
     whole = [(y[:0], np.arange(len(y)))]  # one part, which is cut into folds
-    if given.groups is not None:
-        groups = table[given.groups].fillna("").astype(str).to_numpy(object)
-    method, how = METHODS[given.logits], {"constraint_groups": groups, "seed": SEED}
-    oof = OutOfFoldScores.gathered([scores], method, y, weight, whole, **how)
+    method = METHODS[given.logits]
+    oof = OutOfFoldScores.gathered(
+        [scores],
+        method,
+        y,
+        weight,
+        whole,
+        groups=read_groups(table, given.groups, source),
+        constraint_groups=read_constraint_groups(table, given.constraint_groups),
+        seed=SEED,
+    )
     goal = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
     settings = RuleSettings(metric, classes=labels.values, **goal)
     with refused():

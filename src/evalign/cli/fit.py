@@ -66,7 +66,13 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     with run.building(given.out, about) as new:
         model, y = estimator(given, labels, limit), labels.array[training.y]
         with refused():
-            model.fit(training.X, y, training.weight, groups=training.groups)
+            model.fit(
+                training.X,
+                y,
+                training.weight,
+                groups=training.groups,
+                constraint_groups=training.constraint_groups,
+            )
         model.set_params(verbose=0).save(new / "model")
         result = _tested(new, about, labels, test, model, spoken.warned)
     spoken.result({"run": str(given.out), **result}, *shown(result))

@@ -29,7 +29,7 @@ def fit_decision(
     task: Task | None = None,
     sample_weight: "Values | None" = None,
     constraint: str | None = None,
-    groups: "Groups | None" = None,
+    constraint_groups: "Groups | None" = None,
     confidence: float | None = None,
     classes: Sequence[str | float] | np.ndarray | None = None,
     offsets: "Values | None" = None,
@@ -64,8 +64,8 @@ def fit_decision(
             Commas separate several. "recall[2] >= 0.9" is about class 2, by index or by its name
             in `classes`. "fpr", "fnr" and "predicted_rate", the share of rows with a label, can be
             bounded too. "gap(recall) <= 0.05" bounds the difference between groups of rows.
-        groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. There is one
-            rule for all groups. A group in which the metric is 0/0 is left out.
+        constraint_groups: (N,) or (B, ...), the group of each row for a gap: integers or strings.
+            There is one rule for all groups. A group in which the metric is 0/0 is left out.
         confidence: the probability that the constraint holds on new data, such as 0.95, if these
             rows are independent draws; for recall, precision and other rates, and their gaps. If
             the rows are too few, `rule.promised` is False, with a warning.
@@ -102,5 +102,7 @@ def fit_decision(
         classes_seen = np.unique(rows.y[rows.counted])
         if len(classes_seen) == 1:
             warn(f"y of {owner} holds one class only, which says nothing about the others.")
-    group_of_row = None if groups is None else group_values(owner, groups, shape).ravel()
+    group_of_row = None
+    if constraint_groups is not None:
+        group_of_row = group_values(owner, constraint_groups, shape, "constraint_groups").ravel()
     return replace(fit_rows(settings, rows, offsets, group_of_row), named=named)

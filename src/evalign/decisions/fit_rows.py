@@ -146,12 +146,12 @@ def _problem(
     if groups is not None:
         values, group_of_row = np.unique(groups[counted], return_inverse=True)
         number_of_groups = len(values)
-        require(number_of_groups > 1, owner, "groups", "name at least two groups", 1)
+        require(number_of_groups > 1, owner, "constraint_groups", "name at least two groups", 1)
     if multilabel:
         require(
             groups is None and settings.confidence is None,
             owner,
-            "groups and confidence",
+            "constraint_groups and confidence",
             "be None for multilabel problems",
             settings.confidence,
             "Fit each label by itself.",

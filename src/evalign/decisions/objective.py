@@ -68,10 +68,11 @@ class Objective:
             require(
                 gap == bool(groups),
                 owner,
-                "groups",
+                "constraint_groups",
                 "be given for a constraint with a gap" if gap else "be None without a gap",
                 "groups" if groups else "none",
-                'Use fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.',
+                'Use fit_decision with both: constraint="gap(recall) <= 0.05", '
+                "constraint_groups=groups.",
             )
         return cls(
             owner, metric, constraints=constraints, multilabel=multilabel, groups=groups or 0

@@ -72,7 +72,7 @@ class RuleSettings:
             task="multilabel" if oof.multilabel else None,
             sample_weight=oof.weight,
             constraint=None if argmax else self.constraint,
-            groups=None if argmax else oof.groups,
+            constraint_groups=None if argmax else oof.groups,
             confidence=None if argmax else self.confidence,
             classes=self.classes,
             offsets=oof.offsets,

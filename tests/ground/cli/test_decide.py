@@ -247,7 +247,7 @@ def test_a_promise(tmp_path):
     few = written(tmp_path / "few.csv", frame[:40].drop(columns="place"))
     one = written(tmp_path / "one.csv", frame.assign(place="here"))
     how = [*OF_TWO, "--confidence", "0.9", "--out", tmp_path / "rule.json"]
-    bounds = ["--constraint", "recall >= 0.5, gap(recall) <= 0.9", "--groups", "place"]
+    bounds = ["--constraint", "recall >= 0.5, gap(recall) <= 0.9", "--constraint-groups", "place"]
     said = done("decide", data, *how, *bounds)
     assert "gap(recall) <= 0.9: 0." in said.out
     assert "on rows the rule was not fitted to" in said.out
@@ -262,7 +262,7 @@ def test_a_promise(tmp_path):
         (few, ["--constraint", "gap(recall) <= 0.9"], "must be given for a constraint with a gap"),
         (data, ["--constraint", "recall >= 0.5", *bounds[2:]], "must be None without a gap"),
         (few, [], "confidence of evalign decide must come with a constraint"),
-        (one, bounds, "groups of fit_decision must name at least two groups. Got 1."),
+        (one, bounds, "constraint_groups of fit_decision must name at least two groups. Got 1."),
     ]:
         assert text in refused("decide", table, *how, *options)
 

@@ -25,7 +25,7 @@ def rows_of(frame, weight=None):
         {"colour": "category", "member": "category"}
     )
     return LabelledFrame(
-        X, frame["label"].astype("category").cat.codes.to_numpy(np.int64), weight, None
+        X, frame["label"].astype("category").cat.codes.to_numpy(np.int64), weight, None, None
     )
 
 

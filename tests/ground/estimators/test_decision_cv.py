@@ -288,7 +288,7 @@ def test_promises_and_groups():
         rest = np.setdiff1d(np.arange(len(Y)), rows)
         with warnings.catch_warnings(action="ignore"):  # of too few rows for a promise
             rule = fit_decision(
-                y=Y[rest], probabilities=oof[rest], **how | {"groups": groups[rest]}
+                y=Y[rest], probabilities=oof[rest], **how | {"constraint_groups": groups[rest]}
             )
         given[rows] = rule(probabilities=oof[rows])
     slacks = clf.cv_results_["held_out_slacks"]
