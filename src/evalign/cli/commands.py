@@ -112,6 +112,7 @@ def decide(
     groups: opt.Groups = None,
     weight: opt.Weight = None,
     positive: opt.Positive = None,
+    classes: opt.Classes = None,
     logits: bool = opt.Flag("--logits", help="The columns hold logits, not probabilities."),
     **shared: Any,
 ) -> None:

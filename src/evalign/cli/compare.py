@@ -14,6 +14,7 @@ from evalign.estimators import AlignedEnsemble
 from evalign.estimators.candidates import DEFAULT, RECIPES
 from evalign.report import TriedModels
 from evalign.report.words import number, span, verdict_of_tried
+from evalign.tables.labels import Labels
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 
 
@@ -24,9 +25,10 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     dataset.introduce(spoken)
     ensemble = AlignedEnsemble(
         given.metric,
-        candidates=[*DEFAULT, *networks(spoken, given)],
+        candidates=[*DEFAULT, *networks(spoken, given, labels)],
         cv=given.folds,
         pos_label=labels.positive,
+        classes=labels.order,
         random_state=0,
         verbose=0 if spoken.quiet else 1,
     )
@@ -48,7 +50,7 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     spoken.result(data, grid(headings, map(_cells, tried["rows"])), explained, "", sentence)
 
 
-def networks(spoken: Terminal, given: Namespace) -> list[tuple[str, Any]]:
+def networks(spoken: Terminal, given: Namespace, labels: Labels) -> list[tuple[str, Any]]:
     """A network of each recipe, by its name; none without PyTorch."""
     if not stairs.has_torch():
         if given.epochs is not None:
@@ -57,6 +59,10 @@ def networks(spoken: Terminal, given: Namespace) -> list[tuple[str, Any]]:
         return []
     network = stairs.aligned_classifier()
     usual = {"random_state": 0, "epochs": given.epochs}
+    if labels.positive is not None:  # candidates are given codes
+        usual["pos_label"] = labels.columns.index(labels.positive)
+    if labels.order is not None:
+        usual["classes"] = [labels.columns.index(label) for label in labels.order]
     return [(recipe, network(given.metric, recipe=recipe, **usual)) for recipe in RECIPES]
 
 

@@ -127,6 +127,11 @@ class TrainingTable:
             spoken.note(f"{len(names)} classes: {listed(names)}.")
 
 
+def named_classes(given: Namespace) -> list[str] | None:
+    """The names of `--classes`."""
+    return None if given.classes is None else [name.strip() for name in given.classes.split(",")]
+
+
 def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> Reading:
     """How to read a file: by the options, or else as it is known from before."""
     given = {name: value for name, value in options.items() if value}
@@ -147,7 +152,7 @@ def load(given: Namespace) -> TrainingTable:
     frame = source.read(text=list(dict.fromkeys(texts)))
     if (form := source.reading.dates) and not frame.select_dtypes("datetime").shape[1]:
         raise UsageError(f"--dates must fit all cells of a column of {source}. Got {form!r}.")
-    labels = Labels.of(frame, target, given.positive, source)
+    labels = Labels.of(frame, target, given.positive, source, named_classes(given))
     with refused(TypeError):
         table = read_table(str(source), frame.drop(columns=roles))
         features = Features.learn(str(source), table, warn=False)  # `introduce` warns

@@ -84,6 +84,7 @@ def estimator(given: Namespace, labels: Labels, limit: float | None) -> run.Mode
     """The model to train for the options of a command, within a limit of seconds."""
     usual = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
     usual |= {"pos_label": labels.positive, "random_state": given.seed}
+    usual["classes"] = labels.order
     usual["verbose"] = 0 if given.quiet else 1
     if given.model == run.NETWORK:
         network = stairs.aligned_classifier()

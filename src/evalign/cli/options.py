@@ -80,6 +80,11 @@ Positive = Annotated[str | None, Option(metavar="LABEL", help=POSITIVE)]
 Groups = Annotated[
     str | None, Column(help="Column of groups: rows that share a value stay in one part or fold.")
 ]
+CLASSES = (
+    "All classes between commas, in the order of an ordinal metric or of costs, as in "
+    "bad,poor,ok,good,great; some may have no rows (default: sorted)."
+)
+Classes = Annotated[str | None, Option(metavar="LABELS", help=CLASSES)]
 Metric = Annotated[
     str, Option(metavar="NAME", help="Metric to optimise; `evalign metrics` lists the names.")
 ]
@@ -121,6 +126,7 @@ def roles(
     weight: Weight = None,
     drop: list[str] | None = Column(None, help="Column to ignore. May be repeated."),
     positive: Positive = None,
+    classes: Classes = None,
 ) -> None:
     """The roles of columns, besides the label."""
 

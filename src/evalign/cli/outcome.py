@@ -51,8 +51,9 @@ def judged(
 def _predicted(model: Model, labels: Labels, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """The codes of the predicted labels, and the probabilities."""
     values = model.predict_proba(X)
-    ordered = values[:, np.searchsorted(model.classes_, labels.array)]
-    return np.asarray(own_rule(model)(probabilities=ordered)), ordered
+    place = np.searchsorted(model.classes_, labels.array)
+    codes = own_rule(model).codes(probabilities=values)
+    return np.argsort(place)[codes], values[:, place]
 
 
 def own_rule(model: Model) -> DecisionRule:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.metrics.function import FunctionMetric
 from evalign.core.task import Task
+from evalign.decisions.classes import CODED, codes_of, is_multilabel
 from evalign.decisions.fit_rows import fit_rows
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import DecisionRule
@@ -79,6 +80,7 @@ class DecisionFitter:
         constraint: str | None = None,
         confidence: float | None = None,
         classes: Sequence[str | float] | np.ndarray | None = None,
+        pos_label: Any = None,
         offsets: "Values | None" = None,
         ignore_index: int = -100,
         class_dim: int | None = None,
@@ -87,7 +89,17 @@ class DecisionFitter:
         ranks: Ranks = "all",
     ) -> None:
         self.settings = FitSettings(
-            OWNER, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
+            OWNER,
+            metric,
+            decision,
+            task,
+            constraint,
+            confidence,
+            classes,
+            ignore_index,
+            class_dim,
+            pos_label,
+            classes,
         )
         Objective.of(OWNER, metric, constraint, classes)  # refuses a gap
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
@@ -126,6 +138,12 @@ class DecisionFitter:
         first = self._first()
         if first is not None:
             settings = replace(settings, task="multilabel" if first.multilabel else "multiclass")
+        scores = logits if probabilities is None else probabilities
+        if y is not None and not is_multilabel(scores, y, settings.task):
+            codes = codes_of(OWNER, y, settings.classes, settings.ignore_index)
+            if codes is not None:
+                y = codes
+                settings = replace(settings, ignore_index=CODED)
         rows, _ = read_rows(settings, logits, y, probabilities, sample_weight)
         if first is not None:
             columns = first.logits.shape[1]

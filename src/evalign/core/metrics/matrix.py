@@ -127,10 +127,12 @@ class CohenKappa(MatrixMetric):
     Args:
         weights: None, "linear" (|i − j|) or "quadratic" ((i − j)²); the weighted forms need the
             d × d matrix.
+        order: the classes from the lowest to the highest, if they differ from those of the rule.
         zero_division: the score where all rows are of one class and predicted as it, which is 0/0.
     """
 
     weights: Literal["linear", "quadratic"] | None = None
+    order: Sequence[Any] | None = None
 
     stem = "cohen_kappa"
     bounds = (-1.0, 1.0)
@@ -141,7 +143,9 @@ class CohenKappa(MatrixMetric):
         allowed = 'be None, "linear" or "quadratic"'
         require(known, "CohenKappa", "weights", allowed, repr(self.weights))
         if self.weights is not None:
-            self._settle(stem=f"cohen_kappa_{self.weights}", needs_matrix=True)
+            self._settle(stem=f"cohen_kappa_{self.weights}", needs_matrix=True, ordered=True)
+        if self.order is not None:
+            self._settle(order=tuple(np.asarray(self.order, dtype=object).tolist()))
 
     def value(self, c: Confusion) -> Any:
         observed, expected = self._disagreements(c)
@@ -205,6 +209,7 @@ class ExpectedCost(MatrixMetric):
     stem = "expected_cost"
     greater_is_better = False
     needs_matrix = True
+    ordered = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
