@@ -10,7 +10,15 @@ from evalign.core import checks, stairs
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.task import Task
-from evalign.core.values import array_of, check_indices, check_weights, per_row, refuse, signed
+from evalign.core.values import (
+    array_of,
+    check_indices,
+    check_weights,
+    marks_no_class,
+    per_row,
+    refuse,
+    signed,
+)
 from evalign.decisions.blocks import by_columns, map_blocks
 from evalign.decisions.classes import is_text
 from evalign.decisions.formula import log_odds
@@ -223,8 +231,24 @@ def as_labels(
     with np.errstate(invalid="ignore"):  # NaN and infinite labels are refused below
         whole = labels.astype(np.int64)
     refuse(whole != labels, labels, owner, "y", "hold integers")
+    if not scores.multilabel:
+        _check_places(owner, whole[counts], columns)
     check_indices(owner, "y", whole, classes, source)
     return whole, counts
+
+
+def _check_places(owner: str, labels: np.ndarray, columns: int) -> None:
+    """Refuse labels that are no places among the columns, but may be the names of classes."""
+    inside = (labels >= 0) & (labels < columns)
+    if inside.all():
+        return
+    known = np.unique(labels)
+    if len(known) != columns and marks_no_class(labels[~inside], labels[inside]):
+        return  # `check_indices` says how to leave out the rows
+    named = known[:MOST_SHOWN].tolist() if len(known) == columns else "[...]"
+    allowed = f"hold class indices from 0 to {columns - 1} (the columns of the scores)"
+    cure = f"Name other labels in the order of the columns: classes={named}."
+    raise ValueError(complaint(owner, "y", allowed, labels[~inside][0], cure))
 
 
 def as_weights(owner: str, sample_weight: "Values | None", scores: Scores) -> np.ndarray:
