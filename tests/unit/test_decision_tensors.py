@@ -51,7 +51,7 @@ def test_what_a_rule_returns_is_in_the_container_of_the_scores(form):
         assert isinstance(method(logits), np.ndarray)
         assert isinstance(method(given), torch.Tensor)
         np.testing.assert_array_equal(method(given), method(logits))
-    assert rule(given).dtype == torch.int64
+    assert rule(given).dtype == (torch.bool if form == "one logit" else torch.int64)
     assert rule.scores(given).dtype == torch.float64
     with torch.inference_mode():
         assert torch.equal(rule(given), rule(given.clone().requires_grad_()))

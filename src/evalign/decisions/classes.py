@@ -135,6 +135,11 @@ def is_text(y: Any) -> bool:
     return array.dtype.kind == "U" or (objects and all(isinstance(x, str) for x in array.flat))
 
 
+def is_truth(y: Any) -> bool:
+    """Whether labels are False and True."""
+    return y is not None and np.asarray(stairs.as_numpy(y)).dtype.kind == "b"
+
+
 def ordered_categories(y: Any) -> list[Any] | None:
     """The categories of an ordered column of pandas, or of an Enum of polars; else None."""
     dtype = getattr(y, "dtype", None)

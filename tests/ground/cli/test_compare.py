@@ -106,7 +106,7 @@ def test_it_tells_the_folds_that_there_were(binary, monkeypatch):
 
 @pytest.mark.usefixtures("few")
 def test_a_cost_is_best_when_small(binary):
-    result = compared(binary, metric="expected_cost[[0, 1], [9, 0]]")
+    result = compared(binary, "--classes", "a,b", metric="expected_cost[[0, 1], [9, 0]]")
     assert result["greater_is_better"] is False
     (*rivals, own), gain = result["candidates"], result["gain"]
     best = min(row["argmax_score"] for row in rivals)
