@@ -124,7 +124,8 @@ def best_of_each(here: Path, other: Path, folder: Path, decision: str) -> list[d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", nargs="?", default="f0d2d368")
-    parser.add_argument("--most-numbers", type=int, default=10**8, help="rows times classes")
+    parser.add_argument("--least-numbers", type=int, default=1, help="rows times classes")
+    parser.add_argument("--most-numbers", type=int, default=10**8)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -143,7 +144,7 @@ def main() -> None:
             "cases": [],
         }
         for rows, classes in CASES:
-            if rows * classes > arguments.most_numbers:
+            if not arguments.least_numbers <= rows * classes <= arguments.most_numbers:
                 continue
             for name, values in zip(("logits", "y"), problem(classes, rows), strict=True):
                 np.save(Path(folder) / f"{name}.npy", values)

@@ -5,22 +5,24 @@
 
 Each line runs in fresh processes of `--python`, whose environment has no torch; the lines take
 turns, and their medians are compared within one run. The files lie in memory by then, so the times
-are those of a second start. Sizes are of what pip installs into an empty folder, pinned by
-constraints.txt.
+are those of a second start. Processor seconds hold also where other work runs beside. Sizes are of
+what pip installs into an empty folder, pinned by constraints.txt.
 """
 
 import argparse
 import json
-import statistics
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from evalign_study.records.made import made
 
 ROOT = Path(__file__).parents[1]
+KINDS = ("wall", "processor")
 STARTS = {
     "python": "pass",
     "numpy": "import numpy",
@@ -47,9 +49,9 @@ evalign.fit_decision(y=[0, 1] * 50, probabilities=[0.2, 0.7] * 50, metric="f1").
 # The process ends without tidying up, which is no part of the start.
 TIMED = """
 import time
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 {code}
-print(time.perf_counter() - start, flush=True)
+print(time.perf_counter() - start, time.process_time() - busy, flush=True)
 import os
 os._exit(0)
 """
@@ -61,19 +63,19 @@ def output(python: str, code: str) -> str:
 
 
 def starts(python: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds of each line, by rounds in which they take turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in STARTS}
+    """Median seconds of each line, by the wall and of the processor."""
+    timed: dict[str, list[list[float]]] = {name: [] for name in STARTS}
     with tempfile.TemporaryDirectory() as folder:
         rule = f"{folder}/rule.json"
         output(python, SAVE.format(rule=rule))
         for turn in range(rounds + 1):
             for name, code in STARTS.items():
-                timed = float(output(python, TIMED.format(code=code.format(rule=rule))))
+                said = output(python, TIMED.format(code=code.format(rule=rule)))
                 if turn > 0:  # the first warms the disk
-                    seconds[name].append(timed)
+                    timed[name].append([float(x) for x in said.split()])
     return {
-        name: {"median": round(statistics.median(each), 3), "least": round(min(each), 3)}
-        for name, each in seconds.items()
+        name: dict(zip(KINDS, np.median(rows, axis=0).round(3).tolist(), strict=True))
+        for name, rows in timed.items()
     }
 
 
@@ -108,11 +110,12 @@ def main() -> None:
         **{name: made()[name] for name in ("commit", "device", "python", "evalign")},
         "versions": installed,
         "rounds": asked.rounds,
+        "load": round(os.getloadavg()[0], 1),
         "seconds": seconds,
         "beyond": {
             name: {
                 "than": other,
-                "seconds": round(seconds[name]["median"] - seconds[other]["median"], 3),
+                **{kind: round(seconds[name][kind] - seconds[other][kind], 3) for kind in KINDS},
                 "goal": goal,
             }
             for name, (other, goal) in GOALS.items()

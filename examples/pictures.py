@@ -122,7 +122,7 @@ def annealing() -> Figure:
     scores = 0.8 - 0.5 * np.exp(-np.arange(45) / 6) + 0.01 * generator.normal(size=45)
     temperatures = []
     for found in scores:
-        cooling.step(float(found))
+        cooling.step(score=float(found))
         temperatures.append(float(loss.temperature))
     right.step(range(45), temperatures, color=CURVE, where="post")
     right.plot(range(45), scores / 4, color=HALF, linewidth=1)

@@ -17,12 +17,13 @@ from typing import Any
 from unittest import mock
 
 import torch
-from evalign.core.numerics import safe_ratio
 from evalign_study.records.made import made
 from evalign_study.records.run import Run
 from evalign_study.refuted.counted import CountedLoss
 from evalign_study.suite import plan
 from evalign_study.trainers import recipe, tailed
+
+from evalign.core.arrays import safe_ratio
 
 GOALS = ("f1", "mcc")
 

@@ -1,6 +1,7 @@
 """The promises of `AlignedClassifier` beyond scikit-learn's checks."""
 
 import copy
+import math
 import pickle
 import re
 
@@ -460,12 +461,18 @@ def test_a_checkpoint_of_another_problem_is_not_gone_on_from(change, text, tmp_p
 
 
 def test_east_cools_and_ends_by_its_own_rule():
-    clf = quick(recipe="east", epochs=60, patience=4).fit(X2, Y2)
+    clf = quick(recipe="east", epochs=300, patience=4).fit(X2, Y2)
     heat = [record["temperature"] for record in clf.history_]
     assert heat[0] == 0.2
     assert heat[-1] == pytest.approx(0.2 * 0.9 ** (len(set(heat)) - 1))
-    best = max(record["epoch"] for record in clf.history_ if record["best"])
-    assert len(heat) - best == 4
+    lowest = dict.fromkeys(heat, math.inf)
+    for record in clf.history_:
+        kept = min(lowest[record["temperature"]], record["validation_loss"])
+        lowest[record["temperature"]] = kept
+    *earlier, third, second, last = lowest.values()
+    assert min(earlier) <= min(third, second, last)  # three temperatures in vain
+    assert len(heat) < 300
+    assert {record["learning_rate"] for record in clf.history_} == {0.03}
 
 
 # With the rest of scikit-learn

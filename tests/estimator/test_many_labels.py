@@ -90,7 +90,7 @@ def test_every_recipe_learns(recipe):
 def test_cross_entropy_is_the_binary_one():
     logits = torch.randn(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     target, weight = torch.from_numpy(Y[:30]).double(), torch.arange(1.0, 31).double()
-    loss, _ = ingredients("cross_entropy", resolve("f1_macro"), "multilabel", None)
+    loss, _ = ingredients("cross_entropy", resolve("f1_macro"), "multilabel", None, 3)
     each = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
     expected = (each * weight[:, None]).sum() / (3 * weight.sum())
     torch.testing.assert_close(loss(logits, target, sample_weight=weight), expected)
@@ -151,7 +151,7 @@ def test_members_are_averaged_as_probabilities_of_labels(edges):
 def test_members_count_as_rows():
     logits = torch.randn(20, 4, 3, generator=torch.Generator().manual_seed(0))
     target, weight = torch.from_numpy(Y[:20]).float(), torch.arange(1.0, 21)
-    loss, _ = ingredients("cross_entropy", resolve("f1_macro"), "multilabel", None)
+    loss, _ = ingredients("cross_entropy", resolve("f1_macro"), "multilabel", None, 3)
     each = torch.stack([loss(logits[:, k], target, sample_weight=weight) for k in range(4)])
     found = MembersAsRows(loss)(logits, target, sample_weight=weight)
     torch.testing.assert_close(found, each.mean(), rtol=0, atol=tolerances.FLOAT32_SUM)

@@ -17,6 +17,8 @@ from evalign.report.words import number, span, verdict_of_tried
 from evalign.tables.labels import Labels
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 
+EAST_EPOCHS = 30
+
 
 def compare_methods(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign compare`."""
@@ -58,12 +60,18 @@ def networks(spoken: Terminal, given: Namespace, labels: Labels) -> list[tuple[s
         spoken.note(f"No network is compared. {stairs.needs_torch('It')}")
         return []
     network = stairs.aligned_classifier()
-    usual = {"random_state": 0, "epochs": given.epochs}
-    if labels.positive is not None:  # candidates are given codes
-        usual["pos_label"] = labels.columns.index(labels.positive)
+    # Candidates are given codes.
+    roles: dict[str, Any] = {}
+    if labels.positive is not None:
+        roles["pos_label"] = labels.columns.index(labels.positive)
     if labels.order is not None:
-        usual["classes"] = [labels.columns.index(label) for label in labels.order]
-    return [(recipe, network(given.metric, recipe=recipe, **usual)) for recipe in RECIPES]
+        roles["classes"] = [labels.columns.index(label) for label in labels.order]
+    # EAST's own rule ends it after hundreds of epochs, for which nobody waits here.
+    epochs = dict.fromkeys(RECIPES, given.epochs) | {"east": given.epochs or EAST_EPOCHS}
+    return [
+        (name, network(given.metric, recipe=name, random_state=0, epochs=epochs[name], **roles))
+        for name in RECIPES
+    ]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

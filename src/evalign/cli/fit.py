@@ -3,6 +3,7 @@
 import platform
 import shlex
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -73,8 +74,12 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
                 groups=training.groups,
                 constraint_groups=training.constraint_groups,
             )
-        model.set_params(verbose=0).save(new / "model")
-        result = _tested(new, about, labels, test, model, spoken.warned)
+        model.set_params(verbose=0)
+        # To pack a model takes long and keeps one core busy, while the test rows are predicted.
+        with ThreadPoolExecutor(1) as beside:
+            saved = beside.submit(model.save, new / "model")
+            result = _tested(new, about, labels, test, model, spoken.warned)
+            saved.result()
     spoken.result({"run": str(given.out), **result}, *shown(result))
     again = f"evalign predict {shlex.quote(str(given.out))} new.csv --out scored.csv"
     spoken.note(f"Look at {given.out / run.REPORT}. Next: {again}")

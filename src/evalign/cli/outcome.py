@@ -23,7 +23,7 @@ from evalign.report.words import number, span
 from evalign.tables.labels import Labels
 
 # Column importance: rows to shuffle, repeats for each column, and predicted rows, at most.
-ROWS, REPEATS, PREDICTED = 1000, 3, 40_000
+ROWS, REPEATS, PREDICTED = 500, 3, 20_000
 
 
 def predictions(rows: LabelledFrame, labels: Labels, models: Mapping[str, Model]) -> pd.DataFrame:

@@ -18,7 +18,6 @@ MOST_CLASSES_WITH_FACTOR = 64
 OFFSET_PRECISION = 1.0
 FACTOR_PRECISION = 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against its class
-# A difference this small is between logits of the same probability, which is the floor.
 LOG_FLOOR = math.log(FLOOR)
 
 
@@ -123,11 +122,12 @@ def _offsets_of_many(logits: np.ndarray, actual: np.ndarray, weight: np.ndarray)
             mass += (weight[part] / total) @ eta[part]
         value = likelihood - actual @ b + OFFSET_PRECISION / 2 * b @ b
         slope = powers * mass - actual + OFFSET_PRECISION * b
-        return value, scale * slope
+        return float(value), scale * slope
 
     settings = {"ftol": 0, "gtol": CONVERGED, "maxcor": 30}
     start = np.zeros(len(actual))
-    return scale * minimize(loss, start, jac=True, method="L-BFGS-B", options=settings).x
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=settings)
+    return scale * found.x
 
 
 def factor_and_offset(
@@ -177,7 +177,8 @@ def _slopes_and_curves(
     """The slopes of the loss in a and b, and its curvature in a, in both and in b, (5, ...)."""
     sums = np.zeros((5, *np.shape(a)))
     for part in blocks(len(margin), max(np.size(a), 1)):
-        z, w = margin[part], weight[part]
+        z = margin[part]
+        w = weight[part]
         p = sigmoid(a * z + b)
         error = w * (p - positive[part])
         curve = w * p * (1 - p)

@@ -82,7 +82,8 @@ class ScoredRows:
         sums = np.zeros((number, targets, classes))
         for part in blocks(len(self.weight), number * classes):
             labels = _labels_by_gains(self.eta[part], gains)
-            weight, target = self.weight[part], self.target[part]
+            weight = self.weight[part]
+            target = self.target[part]
             if self.labelled:
                 cells = target * classes + labels
                 found = sums_by_label(cells, weight, targets * classes)
@@ -95,7 +96,8 @@ class ScoredRows:
 
 def _labels_by_slopes(eta: np.ndarray, rules: np.ndarray) -> np.ndarray:
     """The labels (B, n) of rows (n, C) by compact rules (B, 3, C)."""
-    factors, offsets = rules[:, 0, :, None], rules[:, 1, :, None]
+    factors = rules[:, 0, :, None]
+    offsets = rules[:, 1, :, None]
     scores = np.empty((len(rules), len(eta)))
 
     def of_each_class() -> Iterator[np.ndarray]:

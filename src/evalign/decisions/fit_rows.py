@@ -1,6 +1,6 @@
 """Fit a rule to rows in float64, by the search for the decision and the task."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -86,15 +86,17 @@ def fit_rows(
         name = classes.labels[place]
         warn_of_reversed(owner, problem.logits, problem.labels, place, name)
     found = _search(settings, problem)
-    objective, logits, weight = problem.objective, problem.logits, problem.weight
+    objective = problem.objective
+    logits = problem.logits
+    weight = problem.weight
 
     # Labels say what is true unless the rule was made for probabilities alone.
     by_labels = settings.decision != "expected" and problem.labels is not None
     tuned_by_labels = settings.decision == "tuned" and by_labels
-    eta = None
+    eta: Any = None  # takes time, and is not always read
     if objective.constraints or not tuned_by_labels:
         eta = sigmoid(logits) if rows.multilabel else softmax(logits, found.factor, found.offsets)
-    true = problem.target if by_labels else objective.by_group(eta, problem.groups)
+    true: Any = problem.target if by_labels else objective.by_group(eta, problem.groups)
     argmax_score = None
     if found.score is not None:
         own_eta = logits if rows.multilabel else softmax(logits)
@@ -144,7 +146,8 @@ def _problem(
     names: list[str | float] | None,
 ) -> FitProblem:
     """Prepare the rows that have weight."""
-    owner, multilabel = settings.owner, rows.multilabel
+    owner = settings.owner
+    multilabel = rows.multilabel
     number = rows.logits.shape[1]
     counted = rows.counted
     # Only ratios of weights matter, but the priors of `calibration` need counts of rows.
@@ -224,7 +227,7 @@ def _search(settings: FitSettings, problem: FitProblem) -> Fitted:
     return tuned(rows, objective)
 
 
-def _shares(true: np.ndarray, weight: np.ndarray, number: int) -> np.ndarray:
+def _shares(true: Any, weight: np.ndarray, number: int) -> np.ndarray:
     """The share of each class or label in the rows: of labels, or of probabilities."""
     if weight.ndim == 2:
         mass = (weight * true).sum(0)

@@ -245,7 +245,8 @@ class DecisionFitter:
         if not isinstance(other, DecisionFitter):
             allowed = "be a DecisionFitter"
             raise TypeError(complaint(OWNER, "other", allowed, type(other).__name__))
-        mine, theirs = self._arguments(), other._arguments()
+        mine = self._arguments()
+        theirs = other._arguments()
         for name, value in mine.items():
             require(
                 value == theirs[name],

@@ -185,7 +185,7 @@ def _log_odds(logits: np.ndarray, multilabel: bool) -> np.ndarray:
 
 def _are_probabilities(values: np.ndarray, multilabel: bool) -> np.ndarray:
     """Which rows are probabilities."""
-    sound = ((values >= -FROM_ONE) & (values <= 1 + FROM_ONE)).all(1)
+    sound = np.all((values >= -FROM_ONE) & (values <= 1 + FROM_ONE), axis=1)
     if multilabel or values.shape[1] == 1:
         return sound
     return sound & (np.abs(values.clip(0, 1).sum(1) - 1) <= FROM_ONE)
@@ -213,16 +213,14 @@ def as_labels(
     labels = signed(y)
     columns = scores.rows.shape[1]
     shape = scores.shape
-    form = f"have shape {shape}"
-    classes, source = columns, "the columns of the scores"
     if scores.multilabel:
         checks.check_ignored(owner, ignore_index)
-        shape, form = (*shape, columns), "have the shape of the scores"
-        classes, source = 2, "1 where a row has the label"
+        shape = (*shape, columns)
         if labels.ndim == len(shape):
             labels = np.moveaxis(labels, scores.class_dim, -1)
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
+    form = "have the shape of the scores" if scores.multilabel else f"have shape {shape}"
     cure = "Where classes come last, pass class_dim=-1."
     require(labels.shape == shape, owner, "y", form, y.shape, cure)
     labels = labels.reshape(-1, columns) if scores.multilabel else labels.ravel()
@@ -231,9 +229,11 @@ def as_labels(
     with np.errstate(invalid="ignore"):  # NaN and infinite labels are refused below
         whole = labels.astype(np.int64)
     refuse(whole != labels, labels, owner, "y", "hold integers")
-    if not scores.multilabel:
+    if scores.multilabel:
+        check_indices(owner, "y", whole, 2, "1 where a row has the label")
+    else:
         _check_places(owner, whole[counts], columns)
-    check_indices(owner, "y", whole, classes, source)
+        check_indices(owner, "y", whole, columns, "the columns of the scores")
     return whole, counts
 
 

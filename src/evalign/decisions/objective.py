@@ -16,8 +16,8 @@ from evalign.decisions.blocks import sigmoid
 # Scores are quotients of float64 sums of up to 2²⁰ terms: a smaller difference is rounding error.
 # A power of two, so that no share k/n of the rows lies halfway between two of its multiples.
 ROUNDING = 2.0**-40
-# Confusions evaluated at a time: few enough that the metric's temporaries stay in the cache.
-CONFUSIONS_AT_ONCE = 2**13
+# Numbers in the confusions evaluated at a time: few enough that temporaries stay in the cache.
+NUMBERS_AT_ONCE = 2**16
 # T of the smooth minimum of several slacks, −T·log Σ exp(−slack/T), whose slope depends on every
 # small slack, not only on the smallest. It is at most T·log(count) below the minimum.
 SOFTNESS = 0.01
@@ -198,6 +198,9 @@ class Objective:
 
     def mixed(self, confusions: np.ndarray, share: np.ndarray) -> np.ndarray:
         """(1 − share)·metric − share·(smooth violation of the bounds); NaN becomes −∞."""
+        return self._in_parts(self._mixed, confusions, share)
+
+    def _mixed(self, confusions: np.ndarray, share: np.ndarray) -> np.ndarray:
         c, groups = self._confusion(confusions)
         mixed = self._score(c, groups)
         if self.constraints:
@@ -259,18 +262,17 @@ class Objective:
         return self.metric(c) if self.metric.greater_is_better else -self.metric(c)
 
     def _in_parts(
-        self, function: Callable[[np.ndarray], np.ndarray], confusions: np.ndarray
+        self, function: Callable[..., np.ndarray], confusions: np.ndarray, *numbers: np.ndarray
     ) -> np.ndarray:
-        """A function of confusions (..., m, n), of so many at a time that they fit the cache."""
+        """A function of confusions (..., m, n) and numbers (...), of some of them at a time."""
         leading = confusions.shape[:-2]
-        if math.prod(leading) <= CONFUSIONS_AT_ONCE:
-            return np.asarray(function(confusions))
         every = confusions.reshape(-1, *confusions.shape[-2:])
-        parts = [
-            function(every[start : start + CONFUSIONS_AT_ONCE])
-            for start in range(0, len(every), CONFUSIONS_AT_ONCE)
-        ]
-        return np.concatenate(parts).reshape(leading)
+        others = [np.broadcast_to(x, leading).ravel() for x in numbers]
+        size = max(1, NUMBERS_AT_ONCE // math.prod(confusions.shape[-2:]))
+        starts = range(0, max(len(every), 1), size)
+        parts = [slice(start, start + size) for start in starts]
+        results = [function(every[part], *(x[part] for x in others)) for part in parts]
+        return np.concatenate(results).reshape(leading)
 
     def _confusion(self, confusions: np.ndarray) -> tuple[Confusion, Groups]:
         """The confusions of all rows, and of each group of rows."""

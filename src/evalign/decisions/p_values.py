@@ -43,9 +43,12 @@ class Rate(NamedTuple):
 
 def rate_of(constraint: Constraint) -> Rate | None:
     """The rate that a constraint or its gap is about; None if it is about another metric."""
-    metric, stem, index = constraint.metric, constraint.metric.name, 0
+    metric = constraint.metric
+    stem = metric.name
+    index = 0
     if isinstance(metric, OfClass):
-        stem, index = metric.metric.stem, 1 if metric.index is None else metric.index
+        stem = metric.metric.stem
+        index = 1 if metric.index is None else metric.index
     if stem not in RATES:
         return None
     chosen = constraint.gap or stem in ("accuracy", "precision", "npv")
@@ -108,14 +111,16 @@ def slack_and_error(
         value = np.abs(value[:, one] - value[:, other])
         variance = variance[:, one] + variance[:, other]
     slack = (value - constraint.bound) * (1 if constraint.at_least else -1)
-    slack, error = np.nan_to_num(slack, nan=-np.inf), np.sqrt(np.nan_to_num(variance))
+    slack = np.nan_to_num(slack, nan=-np.inf)
+    error = np.sqrt(np.nan_to_num(variance))
     nearest = np.arange(len(slack)), (slack / np.maximum(error, 1e-300)).argmin(1)
     return slack[nearest], error[nearest]
 
 
 def p_values(constraint: Constraint, seen: CellSums, level: float) -> np.ndarray:
     """The p-values of a violated constraint for K rules, each tested by itself."""
-    up, bound = constraint.at_least, constraint.bound
+    up = constraint.at_least
+    bound = constraint.bound
     if constraint.gap:
         slack, error = slack_and_error(constraint, seen, float(ndtri(1 - level)))
         return ndtr(-slack / np.maximum(error, 1e-300))

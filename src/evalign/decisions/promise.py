@@ -38,8 +38,10 @@ STEPS_PER_HALVING = 8
 # The first start, in rows, and the ratio between starts. The best threshold for accuracy or a gap
 # may lie anywhere, and needs a start nearby. Precision falls as more rows are labelled, so few
 # starts are enough, the first at this multiple of the rows that suffice if all are correct.
-FIRST_START, START_RATIO = 8.0, 1.5
-FIRST_START_OF_LABELLED, START_RATIO_OF_LABELLED = 1.5, 4.0
+FIRST_START = 8.0
+START_RATIO = 1.5
+FIRST_START_OF_LABELLED = 1.5
+START_RATIO_OF_LABELLED = 4.0
 # Searches with different margins, for more than two classes.
 SEARCHES = 8
 
@@ -102,12 +104,18 @@ def climbed(constraint: Constraint, p: np.ndarray, below: np.ndarray, level: flo
     sizes = rows * 0.5 ** (
         np.arange(STEPS_PER_HALVING * math.log2(max(rows, 2)) + 1) / STEPS_PER_HALVING
     )
-    upwards, sides, first, ratio, most = False, (False, True), FIRST_START, START_RATIO, rows / 2
+    upwards = False
+    sides: tuple[bool, ...] = (False, True)
+    first = FIRST_START
+    ratio = START_RATIO
+    most = rows / 2
     if rate.of in ("predicted", "rejected") and not constraint.gap:
         upwards = (rate.of == "predicted") == (rate.class_index == 0)
         bound = constraint.bound if constraint.at_least else 1 - constraint.bound
         bound = min(max(bound, 1e-9), 1 - 1e-12)
-        sides, ratio, most = (upwards,), START_RATIO_OF_LABELLED, rows
+        sides = (upwards,)
+        ratio = START_RATIO_OF_LABELLED
+        most = rows
         first = FIRST_START_OF_LABELLED * math.log(level) / math.log(bound)
 
     def places(sizes: np.ndarray, from_below: bool) -> np.ndarray:
@@ -118,7 +126,8 @@ def climbed(constraint: Constraint, p: np.ndarray, below: np.ndarray, level: flo
     starts = np.concatenate([places(starts[starts <= most], side) for side in sides])
     steps = np.concatenate([starts, *(places(sizes, side) for side in (False, True))])
     part = level / max(len(np.unique(starts)), 1)
-    passed, held = np.zeros(len(p), dtype=bool), 0.0
+    passed = np.zeros(len(p), dtype=bool)
+    held = 0.0
     for step in np.unique(steps)[:: 1 if upwards else -1]:
         held += part if step in starts else 0.0
         passed[step] = held > 0 and p[step] <= held

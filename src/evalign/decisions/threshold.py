@@ -24,8 +24,10 @@ def all_cuts(
     margin = margin.clip(-SATURATED, SATURATED)
     order = margin.argsort()
     margin = margin[order]
-    low, high = margin[:-1], margin[1:]
-    below_all, above_all = np.minimum(margin[:1] - 1, 0), np.maximum(margin[-1:] + 1, 0)
+    low = margin[:-1]
+    high = margin[1:]
+    below_all = np.minimum(margin[:1] - 1, 0)
+    above_all = np.maximum(margin[-1:] + 1, 0)
     middle = np.concatenate([below_all, (low + high) / 2, above_all])
     apart = high - low > ROUNDING * (1 + np.abs(low))
     kept = np.flatnonzero(np.concatenate([[True], apart, [True]]))
@@ -33,7 +35,8 @@ def all_cuts(
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
     targets = 2 * groups
     cells = np.zeros((targets, 2, len(kept)))
-    below, above = cells[:, 0], cells[:, 1]
+    below = cells[:, 0]
+    above = cells[:, 1]
     ordered = weight[order]
     for y in range(targets):
         of_target = target == y if target.ndim == 1 else target[:, y]

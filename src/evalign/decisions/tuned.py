@@ -102,7 +102,8 @@ def search_gains(
 
 def tuned(rows: LogitRows, objective: Objective) -> Fitted:
     """Find the best rule with labels; argmax if there are too few."""
-    labels, weight = rows.labels, rows.weight
+    labels = rows.labels
+    weight = rows.weight
     two = rows.logits.shape[1] == 2
     counts = np.bincount(labels)
     # Labels of one class say nothing about the others, and a threshold next to the only row of a
@@ -146,7 +147,8 @@ def _learned_of_more(
     rows: LogitRows, weight: np.ndarray, objective: Objective, alone: bool
 ) -> Learned:
     """Learn from more than two classes with weights (N,)."""
-    logits, labels = rows.logits, rows.labels
+    logits = rows.logits
+    labels = rows.labels
     calibrated = calibrate(logits, labels, weight)
     eta = calibrated.of(logits)
     # The argmax of the network is that of calibrated probabilities times e^(−offset).

@@ -167,7 +167,7 @@ class AlignedTrainer(Trainer):
         if self.annealing is not None and self.is_in_train:
             one, allowed = "eval_metric" in scores, "be one data set where there is an annealing"
             require(one, "AlignedTrainer", "eval_dataset", allowed, "several")
-            self.annealing.step(scores["eval_metric"])
+            self.annealing.step(score=scores["eval_metric"])
             self.control.should_training_stop |= self.annealing.finished
         return scores
 

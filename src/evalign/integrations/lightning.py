@@ -200,7 +200,7 @@ class AnnealTemperature(Callback):
         logged = trainer.callback_metrics
         allowed = f"be one of the logged {sorted(logged)}"
         require(self.monitor in logged, "AnnealTemperature", "monitor", allowed, self.monitor)
-        self.annealing.step(logged[self.monitor].item())
+        self.annealing.step(score=logged[self.monitor].item())
         trainer.should_stop |= self.annealing.finished
 
     def state_dict(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Loss(Stateful, ABC):
 
     Args:
         task: "binary", "multiclass" or "multilabel"; None infers it from shapes and dtypes, see
-            `evalign.core.rows`. Naming the task also declares that float targets are
+            `evalign.membership.rows`. Naming the task also declares that float targets are
             probabilities.
         ignore_index: target value of rows (or single labels) that do not count.
         class_dim: the dimension of the classes or labels in logits of more than two dimensions: 1,

@@ -45,21 +45,36 @@ def read_validation(
     estimator: Any, data: Any, features: Features, targets: Targets
 ) -> LabelledRows:
     """The rows of `validation_data`."""
-    ok = isinstance(data, tuple | list) and len(data) in (2, 3, 4)
-    allowed = "be (X, y), (X, y, sample_weight) or (X, y, sample_weight, constraint_groups)"
-    got = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
-    require(ok, OWNER, "validation_data", allowed, got)
-    given, y, weight, groups = (*data, None, None)[:4]
+    parts = len(data) if isinstance(data, tuple | list) else 0
+    require(
+        parts in (2, 3, 4),
+        OWNER,
+        "validation_data",
+        "be (X, y), (X, y, sample_weight) or (X, y, sample_weight, constraint_groups)",
+        f"{parts} parts" if parts else type(data).__name__,
+    )
+    X, y, *optional = data
+    sample_weight = optional[0] if optional else None
+    constraint_groups = optional[1] if parts == 4 else None
     owner = f"{OWNER}'s validation_data"
     fitted = type(estimator)()
     fitted._set_columns(features)
-    X, ((codes,), new) = read(fitted, given, reset=False), targets.encode(owner, y)
-    require(not len(new), OWNER, "validation_data", "hold classes of y only", new[:3].tolist())
-    check_consistent_length(X, codes)
-    weight = row_weights(owner, weight, len(codes))
-    groups = row_groups(owner, groups, len(codes), "constraint_groups")
-    weight = np.ones(len(codes)) if weight is None else weight
-    rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups=groups)
+    table = read(fitted, X, reset=False)
+    (codes,), unknown = targets.encode(owner, y)
+    require(
+        not len(unknown),
+        OWNER,
+        "validation_data",
+        "hold classes of y only",
+        unknown[:3].tolist(),
+    )
+    check_consistent_length(table, codes)
+    weight = row_weights(owner, sample_weight, len(codes))
+    if weight is None:
+        weight = np.ones(len(codes))
+    groups = row_groups(owner, constraint_groups, len(codes), "constraint_groups")
+    matrix = features.matrix(OWNER, table)
+    rows = LabelledRows(matrix, codes, weight, constraint_groups=groups)
     return rows.take(weight > 0)
 
 

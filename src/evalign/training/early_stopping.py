@@ -7,6 +7,8 @@ from typing import Any
 from evalign.core.checks import require
 from evalign.training.annealing import TemperatureAnnealing
 
+LOSS = "loss"  # the criterion whose values differ from temperature to temperature
+
 
 class EarlyStopping:
     """Tracks the best epoch by each criterion and decides when to stop.
@@ -19,7 +21,8 @@ class EarlyStopping:
         epochs: maximum number of epochs.
         watch: the criterion for patience and annealing; None if there is neither.
         patience: epochs without improvement before training stops; None never stops early.
-        annealing: stepped with the watched score after every epoch.
+        annealing: stepped after every epoch with what is watched, as a loss if it is "loss", else
+            as a score.
 
     Examples:
         >>> stopping = EarlyStopping({"f1": True}, epochs=100, watch="f1", patience=2)
@@ -40,7 +43,7 @@ class EarlyStopping:
         patience: int | None = None,
         annealing: TemperatureAnnealing | None = None,
     ) -> None:
-        if annealing is not None:
+        if annealing is not None and watch != LOSS:
             wanted = watch is not None and greater_is_better[watch]
             allowed, got = f"be {wanted} for the watched {watch}", annealing.greater_is_better
             require(got == wanted, "annealing", "greater_is_better", allowed, got)
@@ -63,7 +66,8 @@ class EarlyStopping:
         better = [name for name, score in scores.items() if self._is_better(name, score)]
         self.best |= {name: (self.epoch, scores[name]) for name in better}
         if self.annealing is not None and self.watch is not None:
-            self.annealing.step(scores[self.watch])
+            watched = "loss" if self.watch == LOSS else "score"
+            self.annealing.step(**{watched: scores[self.watch]})
         return better
 
     @property

@@ -23,12 +23,10 @@ from evalign.training.network import (
     find_device,
     size_of_members,
 )
-from evalign.training.recipes import ingredients
+from evalign.training.recipes import ingredients, training_of, usual_steps
 from evalign.training.run import History
 from evalign.training.scaling import QuantileNormal
 from evalign.training.settings import Settings
-
-WEIGHT_DECAY, EMA_DECAY = 3e-4, 0.995  # the weights of a network are their moving average
 
 
 def train(
@@ -60,8 +58,9 @@ def train(
     check_logits(network, held_out[0], classes)
     name = chosen_recipe(arguments["recipe"], arguments["constraint"])
     task = "multilabel" if multilabel else "multiclass"
-    loss, annealing = ingredients(name, metric, task, arguments["patience"])
-    steps = chosen(arguments, len(rows[0]), device)
+    patience = arguments["patience"]
+    loss, annealing = ingredients(name, metric, task, patience, classes)
+    steps = chosen(arguments, len(rows[0]), device, usual_steps(name))
     several = isinstance(network, Members)
     with narrated(arguments["verbose"]) as tell:
 
@@ -77,16 +76,10 @@ def train(
             *rows[:2],
             validation=held_out,
             metric=metric,
-            settings=Settings(
-                **steps._asdict(),
-                weight_decay=WEIGHT_DECAY,
-                ema_decay=EMA_DECAY,
-                patience=None if annealing else arguments["patience"],
-                seed=seed,
-            ),
+            settings=Settings(**steps._asdict(), **training_of(name, patience), seed=seed),
             sample_weight=rows[2] if len(rows) > 2 else None,
             annealing=annealing,
-            undecayed=network.undecayed if several else (),
+            undecayed=network.undecayed if several and name != "east" else (),
             on_epoch=on_epoch,
             checkpoint=checkpoint,
             resume=True,

@@ -1,6 +1,7 @@
 """The network for tables, or the user's own: build, check and run it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ BLOCK = 512
 CPU = torch.device("cpu")
 BATCHES = {2_800: 32, 4_500: 64, 6_400: 128, 32_000: 256}  # below these rows; 512 from there on
 DROPOUT = 0.1
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Size(NamedTuple):
@@ -36,8 +38,13 @@ class Steps(NamedTuple):
     learning_rate: float
 
 
-def chosen(arguments: dict[str, Any], rows: int, device: torch.device = CPU) -> Steps:
-    """The steps by the arguments that were given, or else by the number of training rows.
+def chosen(
+    arguments: dict[str, Any],
+    rows: int,
+    device: torch.device = CPU,
+    of_recipe: Mapping[str, Any] = NOTHING,
+) -> Steps:
+    """The steps by the arguments, or else by the recipe, or else by the number of training rows.
 
     Few rows need enough steps too, and many rows need fewer epochs.
 
@@ -50,7 +57,7 @@ def chosen(arguments: dict[str, Any], rows: int, device: torch.device = CPU) -> 
     passed = 1_280_000 if device.type == "cpu" else 5_000_000  # rows in all, as time allows
     usual = Steps(min(max(8, passed // rows), 30), batch, 2e-3)
     given = {name: arguments[name] for name in Steps._fields if arguments[name] is not None}
-    return usual._replace(**given)
+    return usual._replace(**{**of_recipe, **given})
 
 
 def size_of_members(device: torch.device) -> Size:

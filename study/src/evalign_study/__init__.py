@@ -1,6 +1,10 @@
 """Run the papers' experiments again, and our own: a package beside the library.
 
-The folders, from the bottom up; each may import those listed before it:
+Read `protocols` first: a file for each paper, from the rows to the record. Around it, from the
+bottom up: `tables` are files of settings, `planning` makes their runs, `fast` trains many at once,
+`running` what is missing; `standing` judges, `paging` writes. They use evalign by its public names.
+
+The other folders, from the bottom up; each may import those listed before it:
 
 - `data`: data sets, their cards and files; `networks`: the papers' networks; `records`: what a run
   is, and the files that keep its results.

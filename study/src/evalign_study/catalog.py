@@ -1,7 +1,5 @@
 """All tables of the study, by name."""
 
-from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.decided.table import DecisionsTable
 from evalign_study.goals.table import GoalsTable
 from evalign_study.modelled.table import ModelsTable
@@ -9,6 +7,7 @@ from evalign_study.papers import tables as papers
 from evalign_study.papers.paper import PaperTable
 from evalign_study.papers.plan import Plan
 from evalign_study.pipeline.table import StudyTable
+from evalign_study.refusals import nearest, require
 from evalign_study.suite.recipe import RecipeTable
 from evalign_study.tasks import table as tasks
 

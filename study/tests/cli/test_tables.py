@@ -28,8 +28,10 @@ def no_recipe(monkeypatch):
 def test_list():
     result = done("list")
     lines = result.out.splitlines()
-    assert [line.split()[0] for line in lines] == [*tables.names(), *OURS]
+    named = lines[: lines.index("")]
+    assert [line.split()[0] for line in named] == [*tables.names(), *OURS, "east-readings"]
     assert max(map(len, lines)) <= 80
+    assert "east-table7: 0 of 92 runs of its protocol, 0 capped" in lines
     found = json.loads(done("list", "--json").out)["tables"]
     assert found["btg-table4"]["datasets"] == ["mammography"]
     assert len(found["btg-table4"]["claims"]) == 6

@@ -282,7 +282,7 @@ def test_annealing_cools_it():
     loss, cool = AlignedLoss("f1_macro", temperature=0.3), AlignedLoss("f1_macro", temperature=0.1)
     annealing = TemperatureAnnealing(loss, start=0.2, rate=0.5, patience=1)
     for score in (0.5, 0.5):
-        annealing.step(score)
+        annealing.step(score=score)
     logits, y, _ = batch("multiclass")
     assert torch.equal(loss(logits, y), cool(logits, y))
 

@@ -12,6 +12,7 @@ import torch
 
 from evalign import Confusion, metrics
 from evalign.core.constraints import RATES, OfClass, parse
+from evalign.core.metrics.function import FunctionMetric
 from evalign.core.metrics.slopes import by_autograd
 from tests import tolerances
 
@@ -26,6 +27,11 @@ OTHERS = [
     *(parse(f"{name}[2] >= 0.5")[0].metric for name in ("recall", "fpr", "npv", "informedness")),
 ]
 ZERO_DIVISIONS = (0.0, 1.0, math.nan)
+
+
+def name_of(value):
+    """A name that is the same in every process: that of a function has its address otherwise."""
+    return value.name if isinstance(value, FunctionMetric) else repr(value)
 
 
 def is_for_two(metric):
@@ -74,7 +80,7 @@ def assert_close(ours, theirs, tolerance, scale=1.0):
 # Values.
 
 
-@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=repr)
+@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=name_of)
 def test_values_are_those_of_numpy(metric, classes):
     several = np.concatenate([matrices(classes), degenerate(classes)])
     tensors = torch.from_numpy(several)
@@ -90,7 +96,7 @@ def test_values_are_those_of_numpy(metric, classes):
     np.testing.assert_allclose(torch.stack(alone), of_arrays, rtol=0, atol=tolerances.FEW_ULPS)
 
 
-@pytest.mark.parametrize("metric", OF_LABELS, ids=repr)
+@pytest.mark.parametrize("metric", OF_LABELS, ids=name_of)
 def test_values_of_labels_are_those_of_numpy(metric):
     tp, fp, fn, tn = np.random.default_rng(0).integers(0, 3, (4, 50, 5)).astype(float)
     c = Confusion(tp, tp + fp, tp + fn, tp + fp + fn + tn, multilabel=True)
@@ -98,7 +104,7 @@ def test_values_of_labels_are_those_of_numpy(metric):
     np.testing.assert_allclose(of_tensors, metric(c), rtol=0, atol=tolerances.FEW_ULPS)
 
 
-@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=repr)
+@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=name_of)
 def test_what_is_not_a_number_stays_visible(metric, classes):
     both = torch.ones(2, classes, classes, dtype=torch.float64)
     both[1] = math.nan
@@ -146,7 +152,7 @@ def slopes_of_cells(metric, several):
     return slopes
 
 
-@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=repr)
+@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=name_of)
 def test_slopes_are_those_of_autograd(metric, classes):
     several = matrices(classes)
     tensors = torch.from_numpy(several)
@@ -159,7 +165,7 @@ def test_slopes_are_those_of_autograd(metric, classes):
         assert_close(ours, of_array, tolerances.SAME, scale)
 
 
-@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=repr)
+@pytest.mark.parametrize(("metric", "classes"), [*OF_TWO, *OF_THREE], ids=name_of)
 def test_slopes_are_finite_at_the_edge(metric, classes):
     several = torch.from_numpy(degenerate(classes))
     for zero_division in ZERO_DIVISIONS:
@@ -172,7 +178,7 @@ def test_slopes_are_finite_at_the_edge(metric, classes):
         assert slopes_of_cells(one, several).isfinite().all()
 
 
-@pytest.mark.parametrize("metric", OF_LABELS, ids=repr)
+@pytest.mark.parametrize("metric", OF_LABELS, ids=name_of)
 def test_slopes_of_labels_are_those_of_autograd(metric):
     tp, fp, fn, tn = np.random.default_rng(0).uniform(1, 20, (4, 6, 5))
     c = Confusion(tp, tp + fp, tp + fn, tp + fp + fn + tn, multilabel=True)
@@ -190,7 +196,7 @@ def test_slopes_of_labels_are_those_of_autograd(metric):
 SOFT = [metric for metric, _ in OF_THREE if not metric.needs_matrix]
 
 
-@pytest.mark.parametrize("metric", SOFT, ids=repr)
+@pytest.mark.parametrize("metric", SOFT, ids=name_of)
 def test_slopes_of_a_soft_confusion_are_those_of_autograd(metric):
     """Of a class without true rows, which counts by its predicted rows, that is a constant."""
     generator = torch.Generator().manual_seed(0)
@@ -328,7 +334,7 @@ def test_slopes_compile_to_one_graph(classes, measured):
 
 
 @pytest.mark.parametrize(
-    ("metric", "classes"), [*OF_TWO, *OF_THREE, *((metric, 3) for metric in FUNCTIONS)], ids=repr
+    ("metric", "classes"), [*OF_TWO, *OF_THREE, *((metric, 3) for metric in FUNCTIONS)], ids=name_of
 )
 def test_metrics_under_vmap(metric, classes):
     several = torch.from_numpy(matrices(classes))

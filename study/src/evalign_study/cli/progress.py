@@ -9,8 +9,8 @@ from rich.console import Console
 
 from evalign.cli.errors import UsageError
 from evalign.cli.terminal import Terminal
-from evalign.core.text import installing
 from evalign_study.pipeline.running import Progress
+from evalign_study.refusals import installing
 
 
 @contextmanager

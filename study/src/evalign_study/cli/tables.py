@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.table import Table
 from typer import Argument, Option
@@ -13,8 +13,16 @@ from evalign.cli.errors import UsageError, refused
 from evalign.cli.options import Json, Quiet
 from evalign.cli.terminal import Terminal, terminal
 from evalign.store.files import replacing
-from evalign_study import catalog
+from evalign_study import catalog, planning, running
 from evalign_study.cli.progress import bar, cluster
+from evalign_study.cli.protocols import (
+    FOLDER,
+    Asked,
+    is_protocol,
+    render_protocol,
+    run_protocol,
+    state,
+)
 from evalign_study.pipeline.execute import ExecutionError
 from evalign_study.pipeline.formats import markdown, on_page
 from evalign_study.pipeline.running import run as run_table
@@ -31,22 +39,31 @@ Folder = Annotated[Path, Option("--results", help="The folder with the records."
 
 
 def list_tables(as_json: Json = False, quiet: Quiet = False) -> None:
-    """List the tables and figures.
+    """List the tables and figures; of protocols also how many runs are there.
 
     Examples:
 
         evalign-study list
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        known = catalog.tables()
-        shown = Table(box=None, pad_edge=False, show_header=False)
-        for name, table in known.items():
-            shown.add_row(name, table.title)
-        data = {
+        tables = catalog.tables()
+        data: dict[str, dict[str, Any]] = {
             name: {"title": table.title, "datasets": table.datasets, "claims": table.claims}
-            for name, table in known.items()
+            for name, table in tables.items()
         }
-        spoken.result({"tables": data}, shown)
+        known = running.known_records(RESULTS / FOLDER, before=RESULTS)
+        for name in planning.names():
+            data.setdefault(name, {"title": planning.table(name)["title"]})
+            data[name] |= state(name, known)
+        shown = Table(box=None, pad_edge=False, show_header=False)
+        for name, told in data.items():
+            shown.add_row(name, told["title"])
+        counts = [
+            f"{name}: {data[name]['done']:,} of {data[name]['needed']:,} runs of its protocol, "
+            f"{data[name]['capped']:,} capped"
+            for name in planning.names()
+        ]
+        spoken.result({"tables": data}, shown, "", *counts)
 
 
 def run(
@@ -60,6 +77,27 @@ def run(
     quick: Annotated[
         bool, Option("--quick", help="A small slice to see that it runs; numbers mean nothing.")
     ] = False,
+    line: Annotated[
+        list[str] | None, Option(metavar="LINE", help="A line, as printed. May be repeated.")
+    ] = None,
+    variant: Annotated[
+        list[str] | None, Option(metavar="NAME", help="paper (the default) or strict.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, Option("--set", metavar="NAME=VALUE", help="Another setting.")
+    ] = None,
+    data: Annotated[
+        Path | None, Option(metavar="CSV", help="A table of your own, in place of the data sets.")
+    ] = None,
+    target: Annotated[
+        str | None, Option(metavar="COLUMN", help="The column of labels of --data.")
+    ] = None,
+    loss: Annotated[
+        str | None, Option(metavar="MODULE:FACTORY", help="A loss of your own, as one more line.")
+    ] = None,
+    seconds: Annotated[
+        float | None, Option(min=0, help="Stop after them; the same command goes on.")
+    ] = None,
     jobs: Annotated[int, Option(min=1, help="Units of work at a time.")] = 1,
     backend: Annotated[
         str | None, Option(help='"dask": on the cluster at DASK_SCHEDULER_ADDRESS, or a local one.')
@@ -81,10 +119,34 @@ def run(
 
         evalign-study run east-table1 --dataset adult --trials 10
 
+        evalign-study run east-table1 --set patience=20 --out my-run
+
+        evalign-study run east-table1 --data my.csv --target y --loss mine:loss
+
         evalign-study run all --quick
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken, refused():
         warnings.simplefilter("always", ResultsWarning)
+        _refuse_files(out, results)
+        if is_protocol(name):
+            asked = Asked(
+                name,
+                panels=dataset,
+                lines=line,
+                variants=variant or ["paper"],
+                changes=setting or [],
+                trials=trials,
+                quick=quick,
+                data=data,
+                target=target,
+                loss=loss,
+            )
+            run_protocol(spoken, asked, out, results, jobs=jobs, seconds=seconds)
+            return
+        if line or variant or setting or data or target or loss or seconds:
+            listed = ", ".join(planning.names())
+            options = "--line, --variant, --set, --data, --target, --loss and --seconds"
+            raise UsageError(f"{options} are for the tables {listed}. Got {name!r}.")
         if name == ALL and (dataset or trials is not None):
             raise UsageError("--dataset and --trials are for one table: name it in place of all.")
         if backend not in (None, "dask"):
@@ -137,7 +199,7 @@ def render(
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken, refused():
         warnings.simplefilter("always", ResultsWarning)
-        tables = catalog.named(name)
+        tables = [] if _is_new(name) else catalog.named(name)
         if not results.is_dir():
             raise UsageError(f"--results must be the folder of the records. Got {str(results)!r}.")
         _refuse_files(out, results)
@@ -147,6 +209,11 @@ def render(
         if page is not None and not places:
             fill(text, tables[0].name, "")  # raises the error that names the missing marks
         records = recorded(results)
+        protocols = [one for one in planning.names() if name in (one, ALL)]
+        if protocols:
+            known = running.known_records(results / FOLDER, before=results)
+            for one in protocols:
+                render_protocol(Asked(one), known, out)
         found = {table.name: table.findings(records, results) for table in tables}
         for one, findings in found.items():
             write(one, findings, out)
@@ -156,6 +223,11 @@ def render(
             with replacing(page) as aside:
                 aside.write_text(text, encoding="utf-8")
         _show(spoken, found, out)
+
+
+def _is_new(name: str) -> bool:
+    """Whether a table has no records but those of its protocol."""
+    return is_protocol(name) and name not in catalog.tables()
 
 
 def _refuse_files(out: Path, results: Path) -> None:

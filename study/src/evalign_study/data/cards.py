@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evalign.core.checks import require
-from evalign.core.text import nearest
+from evalign_study.refusals import nearest, require
 
 VOID = 255  # in the place of a pixel's class, where it has none
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalign.core.checks import require
-from evalign.core.text import installing
 from evalign_study.data.cards import Card
 from evalign_study.data.cards import card as find_card
 from evalign_study.data.sources import DataError, fetch
+from evalign_study.refusals import installing, require
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from evalign.core.text import installing
 from evalign_study.data.cards import Card
+from evalign_study.refusals import installing
 
 FOLDER = "EVALIGN_DATA"
 

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from evalign.core.checks import require
 from evalign_study.decided import plan, standings
 from evalign_study.decided.standings import OURS, RIVALS, Cells
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Rest, Text
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.trainers.deciding import CUTOFFS, MODELS, PREDICT, TUNER
 
 NAMES = {

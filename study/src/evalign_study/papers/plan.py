@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.data import card
 from evalign_study.papers.search import chosen, grid
 from evalign_study.papers.tables import Line, Panel, PrintedTable
 from evalign_study.records.made import Record
 from evalign_study.records.run import LOSS, Run
+from evalign_study.refusals import nearest, require
 from evalign_study.trainers.choice import trainer_of
 from evalign_study.trainers.classical import CLASSICAL
 from evalign_study.trainers.images import SURF

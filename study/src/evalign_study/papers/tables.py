@@ -8,9 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.data import card
+from evalign_study.refusals import nearest, require
 from evalign_study.trainers.classical import CLASSICAL
 from evalign_study.trainers.methods import METHODS, NETWORKS
 

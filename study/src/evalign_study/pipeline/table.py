@@ -22,11 +22,10 @@ from typing import Any, NamedTuple, Self
 
 import plotly.graph_objects as go
 
-from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.pipeline.formats import Part
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
+from evalign_study.refusals import nearest, require
 
 QUICK = "A quick look, to see that it runs: its numbers mean nothing."
 

@@ -3,9 +3,9 @@
 import csv
 from pathlib import Path
 
-from evalign.core.checks import require
 from evalign_study.pipeline.formats import html, markdown
 from evalign_study.pipeline.table import Findings
+from evalign_study.refusals import require
 
 
 def write(name: str, findings: Findings, folder: Path) -> list[Path]:

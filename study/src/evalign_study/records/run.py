@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
+from evalign import Confusion
+from evalign.metrics import resolve
 
 # The best epoch is the best by the validation loss (the papers' selection), or by a metric of the
 # validation rows (the strict selection).

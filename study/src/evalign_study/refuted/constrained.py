@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evalign import Confusion
 from evalign.aggregation import RunningConfusion
 from evalign.aggregation.running import keep
-from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, OfClass, parse, undefined
 from evalign.core.metrics import Metric
 from evalign.losses.base import zero_if_empty

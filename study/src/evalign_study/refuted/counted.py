@@ -10,8 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from evalign import Confusion
 from evalign.core.checks import require
-from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.losses import MetricLoss
 from evalign.membership.batch import Batch, Mean, Sums

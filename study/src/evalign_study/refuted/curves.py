@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evalign import Confusion
 from evalign.core.arrays import safe_ratio
-from evalign.core.confusion import Confusion
 from evalign.losses import AveragePrecisionLoss, curves
 from evalign.membership import soft_sets
 from evalign.membership.soft_sets import Step

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from evalign.core.checks import require
 from evalign_study.pipeline.formats import Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval, interval
 from evalign_study.pipeline.style import ALIGNED, MUTED, STYLE
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.suite import plan, standings
 from evalign_study.suite.standings import BY_ARGMAX, OPPONENT, Cell, Choice
 from evalign_study.trainers.methods import EAST, OPPONENTS, OURS

@@ -29,10 +29,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from torch import Tensor, nn
 
-from evalign.core.checks import require
 from evalign_study.data import card, load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.trainers import images
 from evalign_study.trainers.methods import NETWORKS, Method
 from evalign_study.trainers.picks import Picks, fit_binary

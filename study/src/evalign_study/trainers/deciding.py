@@ -30,15 +30,13 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from evalign.core.checks import require
-from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
-from evalign.decisions import fit_decision
-from evalign.estimators import AlignedClassifier
-from evalign.tables.split import holdout_split
+from evalign import AlignedClassifier, Confusion, fit_decision
+from evalign.metrics import resolve
+from evalign.training import holdout_split
 from evalign_study import data
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.trainers.methods import GOALS, Problem
 from evalign_study.trainers.prepared import of_texts, thin
 

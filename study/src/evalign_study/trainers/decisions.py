@@ -12,7 +12,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from evalign.core.confusion import Confusion
+from evalign import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, fit_decision
 from evalign_study.records.run import triples

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
-from evalign.core.text import installing
+from evalign import Confusion
 from evalign.decisions import DecisionRule, fit_decision
+from evalign.metrics import resolve
 from evalign.training import Settings
 from evalign_study.data import VOID, Dataset, load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import installing
 from evalign_study.trainers import pixel_methods
 from evalign_study.trainers.crops import Scenes
 from evalign_study.trainers.decisions import DECISIONS

@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
-from evalign.core.checks import require
 from evalign.losses import AlignedLoss
+from evalign_study.refusals import require
 
 FOLLOWING = "following"
 _NAME = re.compile(rf"{FOLLOWING}(?:_w([\d.]+))?(?:_m([\d.]+))?(_unweighted)?(?:_([a-z].*))?")

@@ -22,9 +22,8 @@ from sklearn.metrics import average_precision_score
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from evalign.core.checks import require
+from evalign import fit_decision
 from evalign.core.constraints import Infeasible
-from evalign.decisions import fit_decision
 from evalign.training import Settings, three_way_split
 from evalign.training.averaging import average_network
 from evalign.training.scaling import QuantileNormal
@@ -32,6 +31,7 @@ from evalign_study import data
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.trainers import images
 from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.crops import Images

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
-from evalign.tables.split import holdout_split, three_way_split
+from evalign import Confusion
+from evalign.metrics import resolve
+from evalign.training import holdout_split, three_way_split
 from evalign.training.early_stopping import EarlyStopping
 from evalign_study.data import Dataset, load
 from evalign_study.records.made import Record, record

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evalign.core.text import installing
+from evalign_study.refusals import installing
 from evalign_study.trainers.goal_methods import MAX_FPR
 
 

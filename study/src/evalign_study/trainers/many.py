@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from evalign.core.checks import require
-from evalign.core.confusion import Confusion
+from evalign import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.training import History
 from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.settings import Settings
+from evalign_study.refusals import require
 from evalign_study.trainers.stacked import Stacked, State, with_own_dropout
 from evalign_study.trainers.stacked_losses import StackedLosses
 

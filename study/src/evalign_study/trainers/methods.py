@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from evalign import losses
-from evalign.core.checks import require
-from evalign.core.metrics import FBeta, MetricFunction
 from evalign.membership.heaviside import tempered
-from evalign.training.recipes import COOLINGS
+from evalign.metrics import FBeta, MetricFunction
 from evalign_study import networks
 from evalign_study.networks import mlp
+from evalign_study.refusals import require
 from evalign_study.refuted.counted import CountedLoss
 from evalign_study.trainers.following import FOLLOWING, settings_of
 
@@ -57,16 +56,10 @@ class Method(NamedTuple):
 
 
 def cooling(rate: float, patience: int | None) -> dict[str, Any]:
-    """Return the arguments of `TemperatureAnnealing` for EAST 4.3.
-
-    The waits before each cooling and before the end add up to the patience, as in `recipes`.
-    """
-    return {
-        "start": T,
-        "rate": rate,
-        "patience": 5 if patience is None else -(-patience // (COOLINGS + 1)),
-        "coolings": 2**31 if patience is None else COOLINGS,
-    }
+    """Return the arguments of `TemperatureAnnealing` for EAST 4.3, with a shared patience."""
+    if patience is None:
+        return {"start": T, "rate": rate, "patience": 5, "coolings": 2**31}
+    return {"start": T, "rate": rate, "patience": patience, "reading": "shared patience"}
 
 
 class Problem(NamedTuple):

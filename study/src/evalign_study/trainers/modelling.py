@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from evalign.core.checks import require
-from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
-from evalign.estimators import AlignedEnsemble
+from evalign import AlignedEnsemble, Confusion
 from evalign.estimators.candidates import DEFAULT
+from evalign.metrics import resolve
 from evalign.training.network import find_device
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.trainers.deciding import SplitRows, split_rows
 from evalign_study.trainers.methods import GOALS, Problem
 

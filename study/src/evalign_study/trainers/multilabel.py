@@ -18,15 +18,14 @@ from sklearn.metrics import f1_score
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from evalign import losses
-from evalign.core.checks import require
-from evalign.decisions import fit_decision
+from evalign import fit_decision, losses
 from evalign.training import Settings, TrainingWarning, fit, three_way_split
 from evalign_study.data import load
 from evalign_study.data.standardizer import Standardizer
 from evalign_study.networks import mlp
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.refuted.counted import CountedLoss
 from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.decisions import DECISIONS

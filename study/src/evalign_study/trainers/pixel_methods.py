@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from evalign import losses
-from evalign.core.checks import require
 from evalign_study.data import VOID
+from evalign_study.refusals import require
 from evalign_study.refuted.counted import CountedLoss, offsets_from_counts
 from evalign_study.trainers.following import FOLLOWING, settings_of
 from evalign_study.trainers.methods import Method

@@ -10,11 +10,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
-from evalign.core.checks import require
-from evalign.tables.split import three_way_split
+from evalign.training import three_way_split
 from evalign_study import data
 from evalign_study.data.standardizer import Standardizer
 from evalign_study.records.run import BINARY, MULTICLASS
+from evalign_study.refusals import require
 
 Rows = tuple[Tensor, Tensor]  # (X, y), or (logits, y)
 DIMENSIONS = 256  # number of features that the words of a text are reduced to

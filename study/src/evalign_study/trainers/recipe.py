@@ -16,11 +16,11 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor, nn
 
-from evalign.core.checks import require
-from evalign.core.metrics import resolve
+from evalign.metrics import resolve
 from evalign.training import Settings
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.trainers import stacks
 from evalign_study.trainers.batch_size import usual_batch_size
 from evalign_study.trainers.decisions import Pick, decide

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from evalign import score
-from evalign.core.checks import require
-from evalign.estimators import AlignedEnsemble
+from evalign import AlignedEnsemble, score
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refusals import require
 from evalign_study.trainers.deciding import SplitRows, split_rows
 from evalign_study.trainers.methods import Problem
 

@@ -13,11 +13,11 @@ import torch
 from joblib import Parallel, delayed
 from torch import nn
 
-from evalign.core.checks import require
-from evalign.core.metrics import resolve
+from evalign.metrics import resolve
 from evalign.training import Settings
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run
+from evalign_study.refusals import require
 from evalign_study.trainers import stacks
 from evalign_study.trainers.decisions import MOST_TUNED
 from evalign_study.trainers.many import METRIC, Member, Trained, fit_many
