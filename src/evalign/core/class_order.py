@@ -70,6 +70,8 @@ class ClassOrder:
             about_positive = metric.index is None and self.number == 2
             return replace(metric, index=self.positive) if about_positive else metric
         places = self.places(owner, metric)
+        if getattr(metric, "order", None) is not None:
+            metric = replace(metric, order=None)
         return metric if list(places) == sorted(places) else InOrder(metric, places)
 
     def placed_constraint(self, owner: str, constraint: Constraint) -> Constraint:

@@ -127,7 +127,8 @@ class CohenKappa(MatrixMetric):
     Args:
         weights: None, "linear" (|i − j|) or "quadratic" ((i − j)²); the weighted forms need the
             d × d matrix.
-        order: the classes from the lowest to the highest, if they differ from those of the rule.
+        order: the classes from the lowest to the highest, by their names in a rule, an estimator
+            and `score`, by their indices in a loss; None for the order that the classes have there.
         zero_division: the score where all rows are of one class and predicted as it, which is 0/0.
     """
 
@@ -192,7 +193,17 @@ class CohenKappa(MatrixMetric):
 
     def _distance(self, c: Confusion) -> Any:
         """The distance of each pair of classes, (C, C)."""
-        classes = constant(tuple(range(c.num_classes)), c.tp)
+        ranks = list(range(c.num_classes))
+        if self.order is not None:
+            require(
+                sorted(map(str, self.order)) == sorted(map(str, ranks)),
+                "CohenKappa",
+                "order",
+                f"hold the class indices from 0 to {c.num_classes - 1}, as no classes are named",
+                list(self.order),
+            )
+            ranks = [self.order.index(place) for place in ranks]
+        classes = constant(tuple(ranks), c.tp)
         distance = abs(classes[:, None] - classes)
         return distance**2 if self.weights == "quadratic" else distance
 
