@@ -161,19 +161,21 @@ def _classes_of_labels(
 
     None for integers, which are places unless something says that they are not.
     """
-    text = is_text(y)
-    values = np.asarray(stairs.as_numpy(y), dtype=object if text else None)
+    if is_text(y):
+        labels = sorted({*np.asarray(y, dtype=object).ravel().tolist()})
+        return sorted(order) if order and len(labels) != number == len(order) else labels
+    values = np.asarray(stairs.as_numpy(y))
     if values.dtype.kind == "b":
         return [False, True] if number == 2 else None
-    if not text and values.dtype.kind not in "iuf":
+    if values.dtype.kind not in "iuf" or not values.size:
         return None
-    labels = sorted({*values.ravel().tolist()} - (set() if text else {ignore_index}))
+    places = number != 2 or (values.min() >= 0 and values.max() <= 1)
+    if order is None and places:  # without a search of all labels, of which images have many
+        return None
+    labels = sorted({*np.unique(values).tolist()} - {ignore_index})
     if order is not None:
         return sorted(order) if len(labels) != number == len(order) else labels
-    if text:
-        return labels
-    named = len(labels) == 2 == number and (labels == [-1, 1] or pos_label in labels)
-    return labels if named and labels != [0, 1] else None
+    return labels if len(labels) == 2 and (labels == [-1, 1] or pos_label in labels) else None
 
 
 def _integer_names(scores: Any, y: Any, ignore_index: int) -> list[Any] | None:
