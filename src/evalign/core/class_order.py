@@ -70,8 +70,7 @@ class ClassOrder:
             about_positive = metric.index is None and self.number == 2
             return replace(metric, index=self.positive) if about_positive else metric
         places = self.places(owner, metric)
-        if getattr(metric, "order", None) is not None:
-            metric = replace(metric, order=None)
+        metric = without_order(metric)
         return metric if list(places) == sorted(places) else InOrder(metric, places)
 
     def placed_constraint(self, owner: str, constraint: Constraint) -> Constraint:
@@ -88,3 +87,8 @@ class ClassOrder:
         allowed = f"give the order of classes that are text, for {metric.name.split('[')[0]}"
         cure = f"Name them from the first to the last, as in classes=[{shown}] if that is it."
         raise ValueError(complaint(owner, "classes", allowed, "none", cure))
+
+
+def without_order(metric: Metric) -> Metric:
+    """The metric that counts the classes as they come."""
+    return metric if getattr(metric, "order", None) is None else replace(metric, order=None)

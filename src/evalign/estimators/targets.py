@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from evalign.core.arrays import with_mean_one
 from evalign.core.checks import require
-from evalign.core.class_order import ClassOrder
+from evalign.core.class_order import ClassOrder, without_order
 from evalign.core.confusion import Confusion
 from evalign.core.errors import TrainingWarning
 from evalign.core.input_warnings import warn, warn_of_one_hot
@@ -177,7 +177,7 @@ def read_targets(
     got = f"one class, {labels.tolist()}"
     require(len(labels) > 1, owner, "y", "hold two classes or more", got)
     check_positive(owner, labels.tolist(), pos_label)
-    metric(perfect(len(labels)))  # raises if it is for two classes only
+    without_order(metric)(perfect(len(labels)))  # raises if it is for two classes only
     if isinstance(pos_label, np.generic):
         pos_label = pos_label.item()
     targets = Targets(labels, False, None, pos_label, order)

@@ -15,6 +15,7 @@ from torch import nn
 
 from evalign.core import stairs
 from evalign.core.checks import require
+from evalign.core.class_order import without_order
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.candidates import RECIPES
 from evalign.estimators.out_of_fold import OutOfFoldScores
@@ -200,7 +201,7 @@ class AlignedClassifier(Aligned):
             arguments,
             training._replace(y=_renumbered(training.y, back, targets)),
             validation._replace(y=_renumbered(validation.y, back, targets)),
-            metric=metric,
+            metric=without_order(metric),  # its classes are in this order
             classes=len(targets.classes),
             features=features,
             seed=seed,

@@ -219,7 +219,8 @@ def test_without_intervals(tmp_path, monkeypatch):
 def test_a_cost_is_shown_as_it_is(tmp_path):
     data = written(tmp_path / "data.csv", two(120))
     cost = "expected_cost[[0, 1], [2, 0]]"
-    said = done(*fit(data, tmp_path / "run", "--metric", cost, model="linear")).err
+    how = ["--metric", cost, "--classes", "high,low"]
+    said = done(*fit(data, tmp_path / "run", *how, model="linear")).err
     assert re.search(r"^linear: expected_cost\S* .* 0\.\d+ with its rule, 0\.\d+ by", said, re.M)
     # One model is its own blend, and has one row.
     details = json.loads((tmp_path / "run/details.json").read_text())
