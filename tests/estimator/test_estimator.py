@@ -24,7 +24,7 @@ from evalign.estimators.candidates import RECIPES
 from evalign.estimators.targets import warn_of_positive
 from evalign.metrics import resolve
 from evalign.store.files import StoreError
-from evalign.training import TrainingWarning, fitting
+from evalign.training import TrainingWarning, fitting, recipes
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, noted_losses, quick
 from tests.ground.made import imbalanced
@@ -114,7 +114,7 @@ def test_the_offsets_that_training_took_out_are_added_back(metric, monkeypatch):
 
 def test_weights_are_averaged_over_the_steps(monkeypatch):
     """The average of the weights after every step, computed by hand, its warm-up included."""
-    monkeypatch.setattr(fitting, "EMA_DECAY", 0.4)
+    monkeypatch.setitem(recipes.OURS, "ema_decay", 0.4)
     with steps_noted() as steps:
         clf = quick(epochs=1).fit(X, Y)
     assert len(steps) > 7  # from the seventh on the decay is 0.4

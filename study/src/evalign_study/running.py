@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ def run(
     only: Mapping[str, set[str]] | None = None,
     told: Callable[[str, Record | None], None] = lambda text, record: None,
     train: bool = True,
+    compiled: bool = False,
 ) -> Counts:
     """Train what is not known, and add it to a file.
 
@@ -60,6 +62,7 @@ def run(
         only: values that runs must have, as texts, by the name of a setting.
         told: called with a line about each stage and unit, and with each record.
         train: whether to train; False only tells the units.
+        compiled: whether to fuse the training steps of networks for images, on a GPU.
     """
     end = None if seconds is None else time.monotonic() + seconds
     trained = reused = 0
@@ -88,5 +91,6 @@ def run(
                 told(f"  {len(unit)} x {unit[0]}", None)
         elif units:
             left = None if end is None else end - time.monotonic()
-            errors += work(units, rows.train, keep, processes=processes, seconds=left)
+            one_unit = partial(rows.train, compiled=compiled)
+            errors += work(units, one_unit, keep, processes=processes, seconds=left)
     return Counts(trained, reused, errors)

@@ -153,3 +153,12 @@ def test_the_protocol_is_the_loop_of_the_docs(give):
     matrix = east.counted(net(rows.test[0]), rows.test[1])
     found = record["picks"]["loss"]["decisions"]["argmax"]["matrix"]
     assert triples(matrix) == found
+
+
+def test_a_compiled_step_is_for_speed_alone(give, monkeypatch):
+    give(made.rows(2))
+    seen = []
+    monkeypatch.setattr(torch, "compile", lambda network, **how: seen.append(how) or network)
+    plain, compiled = (east.train(SHORT.but(epochs=2), "cpu", compiled=x) for x in (False, True))
+    assert seen == [{"dynamic": False}]
+    assert compiled["picks"] == plain["picks"]

@@ -69,6 +69,6 @@ def test_annealing_shares_out_the_patience():
     method = make("east_f1", torch.tensor([9, 1]))
     cooling = annealing(run, method)
     assert cooling is not None
-    assert (cooling.patience, cooling.coolings, cooling.rate) == (13, 3, 0.8)
+    assert (cooling.wait, cooling.coolings, cooling.rate) == (13, 3, 0.8)
     assert not cooling.greater_is_better
     assert annealing(run.but(rate=None), method) is None

@@ -52,6 +52,7 @@ def _main(given: argparse.Namespace) -> int:
         only=_only(given.only or ()),
         told=told,
         train=not given.list,
+        compiled=given.compile,
     )
     for error in counts.errors:
         print(error, file=sys.stderr, flush=True)
@@ -94,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--known", type=Path, action="append", default=[], help="further records that are there")
     add("--processes", type=int, default=1, help="units at a time")
     add("--seconds", type=float, help="stop after them")
+    add("--compile", action="store_true", help="fuse the steps of networks for images")
     add("--quick", action="store_true", help="a small slice, to see that it runs")
     add("--list", action="store_true", help="tell the units, train nothing")
     return parser

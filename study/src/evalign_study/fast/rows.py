@@ -53,10 +53,17 @@ def alone(run: Run) -> bool:
     return run.network not in ("mlp", "mlp32") or ":" in run.loss or run.loss == "wmw"
 
 
-def train(runs: Sequence[Run], device: str | None = None) -> Iterator[Record]:
-    """Train the runs of one unit; give each record as soon as its member has finished."""
+def train(
+    runs: Sequence[Run], device: str | None = None, *, compiled: bool = False
+) -> Iterator[Record]:
+    """Train the runs of one unit; give each record as soon as its member has finished.
+
+    `compiled` fuses the steps of networks that are not stacked.
+    """
     if alone(runs[0]):
-        yield from (protocol_of(run).train(run, device) for run in runs)
+        for run in runs:
+            torch.compiler.reset()  # what was compiled for another run is not guarded against
+            yield protocol_of(run).train(run, device, compiled=compiled)
         return
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     protocol = protocol_of(runs[0])

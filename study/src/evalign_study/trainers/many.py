@@ -320,9 +320,8 @@ def _annealing(
         return None
     soft = part_with_temperature(loss)
     assert soft is not None, "a member without a temperature cannot be cooled"
-    return TemperatureAnnealing(
-        soft, **({"greater_is_better": greater_is_better} | member.annealing)
-    )
+    settings: dict[str, Any] = {"greater_is_better": greater_is_better, **member.annealing}
+    return TemperatureAnnealing(soft, **settings)
 
 
 def _temperature(loss: nn.Module) -> float | None:
