@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from evalign.core.checks import complaint, require
 from evalign.core.constraints import Constraint, OfClass
@@ -91,4 +91,6 @@ class ClassOrder:
 
 def without_order(metric: Metric) -> Metric:
     """The metric that counts the classes as they come."""
-    return metric if getattr(metric, "order", None) is None else replace(metric, order=None)
+    return (
+        metric if getattr(metric, "order", None) is None else replace(cast(Any, metric), order=None)
+    )

@@ -13,7 +13,7 @@ import numpy as np
 
 from evalign.core import stairs
 from evalign.core.checks import complaint, refuse_masked, require
-from evalign.core.positive import known_positive
+from evalign.core.positive import known_positive, place_of_positive
 from evalign.core.task import Task
 from evalign.core.text import listed
 from evalign.core.values import array_of
@@ -57,6 +57,7 @@ def named_columns(
     if known is not None:
         if columns == 1:
             _check_positive_is_known(owner, known, pos_label, explicit=classes is not None)
+            _check_name_of_column(owner, scores, known, place_of_positive(known, pos_label, order))
         else:
             known = _in_order_of_columns(owner, scores, known, explicit=classes is not None)
     return NamedColumns(known, order)
@@ -71,7 +72,7 @@ def is_multilabel(scores: Any, y: Any, task: Task | None) -> bool:
 
 
 def codes_of(
-    owner: str, y: Any, classes: Sequence[Any] | None, ignore_index: int
+    owner: str, y: Any, classes: Sequence[Any] | np.ndarray | None, ignore_index: int
 ) -> np.ndarray | None:
     """The place of each label among the classes, `CODED` for labels to ignore.
 
@@ -223,6 +224,18 @@ def _check_positive_is_known(
     cure = f"Pass pos_label={second!r} or pos_label={first!r}."
     got = f"labels {first!r} and {second!r} without it"
     raise ValueError(complaint(owner, "pos_label", allowed, got, cure))
+
+
+def _check_name_of_column(owner: str, scores: Any, known: list[Any], place: int) -> None:
+    """Refuse one column that has the name of the other class than the positive one."""
+    (name,) = _columns(scores) or [getattr(scores, "name", None)]
+    others = [str(label) for label in known if label != known[place]]
+    if str(name) not in others:
+        return
+    allowed = f"be those of the positive class, {known[place]!r}, in one column"
+    cure = f"Pass pos_label={name!r} if that is the positive class."
+    got = f"a column called {name!r}"
+    raise ValueError(complaint(owner, "logits or probabilities", allowed, got, cure))
 
 
 def class_names(owner: str, names: Any, number: int) -> list[str | float]:

@@ -39,7 +39,7 @@ class FitSettings:
     ignore_index: int = -100
     class_dim: int | None = None
     pos_label: Any = None
-    order: Sequence[Any] | None = None
+    order: Sequence[Any] | np.ndarray | None = None
 
     def __post_init__(self) -> None:
         owner = self.owner
@@ -97,7 +97,8 @@ class FitSettings:
     def class_order(self, number: int) -> ClassOrder:
         """How a metric counts the classes of so many columns."""
         names = None if self.classes is None else list(self.classes)
-        return ClassOrder(number, names, self.order, self.pos_label)
+        order = None if self.order is None else list(self.order)
+        return ClassOrder(number, names, order, self.pos_label)
 
 
 class Rows(NamedTuple):

@@ -156,6 +156,11 @@ def test_one_column_needs_a_positive_class():
     expected = np.where(plain(probabilities=ONE) == 1, "fraud", "legit")
     for each in (rule, second):
         assert (each(probabilities=ONE) == expected).all()
+    for named in (pandas.Series(ONE, name="fraud"), pandas.DataFrame({"fraud": ONE})):
+        rule = fit_decision(y=labels, probabilities=named, metric="f1", pos_label="fraud")
+        assert (rule(probabilities=named) == expected).all()
+        with pytest.raises(ValueError, match="Got a column called 'fraud'"):
+            fit_decision(y=labels, probabilities=named, metric="f1", pos_label="legit")
     zero = fit_decision(y=TRUE, probabilities=1 - ONE, metric="f1", pos_label=0)
     assert zero.pos_label == 0
     assert zero(probabilities=np.array([0.01, 0.99])).tolist() == [1, 0]
