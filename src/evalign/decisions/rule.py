@@ -87,7 +87,8 @@ class DecisionRule:
         codes = scores.shaped(self._codes(scores))
         if self.classes is None or self.multilabel:
             return stairs.in_form_of(codes, scores.container)
-        labels = np.array(self.classes)[codes]
+        kinds = {isinstance(label, str) for label in self.classes}
+        labels = np.array(self.classes, dtype=object if len(kinds) > 1 else None)[codes]
         text = labels.dtype.kind not in "biuf"
         return labels if text else stairs.in_form_of(labels, scores.container)
 
