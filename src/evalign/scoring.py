@@ -7,6 +7,7 @@ import numpy as np
 
 from evalign.core import stairs
 from evalign.core.checks import complaint, refuse_masked, require
+from evalign.core.class_order import ClassOrder
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.metrics.function import FunctionMetric
@@ -86,7 +87,13 @@ def score(
     if multilabel:
         _check_indicators(true, predicted, ignore_index, classes, pos_label)
     else:
-        codes, number = _codes(metric, true, predicted, classes, pos_label)
+        own = getattr(metric, "order", None)
+        classes = own if classes is None else classes
+        codes, names = _codes(metric, true, predicted, classes, pos_label)
+        if len(names) > 1:
+            order = None if classes is None else names
+            metric = ClassOrder(len(names), names, order, names[-1]).placed(OWNER, metric)
+        number = max(2, len(names))
         true, predicted = np.split(codes, 2)
     confusion = Confusion.from_predictions(
         predicted.astype(np.int64),
@@ -154,8 +161,8 @@ def _check_indicators(
 
 def _codes(
     metric: Metric, true: np.ndarray, predicted: np.ndarray, classes: Any, pos_label: Any
-) -> tuple[np.ndarray, int]:
-    """The position of every label among the classes, true ones first, and how many there are."""
+) -> tuple[np.ndarray, list[Any]]:
+    """The position of every label among the classes, true ones first, and the classes."""
     kind = _kind(true)
     allowed = f"hold labels of the type of y_true, {kind}"
     require(_kind(predicted) == kind, OWNER, "y_pred", allowed, _kind(predicted))
@@ -170,14 +177,15 @@ def _codes(
         names = np.array([0, 1])
     if pos_label is not None:
         _check_positive(pos_label, names, whole=whole)
-        return (labels == pos_label).astype(np.int64), 2
+        if classes is None or not metric.ordered:  # costs stay in the order of the classes
+            return (labels == pos_label).astype(np.int64), [False, True]
     # As in scikit-learn, a single integer class is the negative one, unless it is 1.
     binary = isinstance(metric, ClassMetric) and metric.average == "binary"
     both_known = whole or len(names) > 1 or not binary
     allowed = "name both classes where only one occurs"
     require(both_known, OWNER, "classes", allowed, classes, 'As in classes=["no", "yes"].')
     order = np.argsort(names)
-    return order[np.searchsorted(names, labels, sorter=order)], max(2, len(names))
+    return order[np.searchsorted(names, labels, sorter=order)], names.tolist()
 
 
 def _kind(labels: np.ndarray) -> str:

@@ -20,7 +20,7 @@ def test_networks():
     assert list(clf.models_) == ["linear", "small"]
     clf = pickle.loads(pickle.dumps(clf))
     assert clf.predict(X).shape == Y.shape
-    assert build(["network"], "f1", "aligned", 400, 0)["network"].metric == "f1"
+    assert build(["network"], "f1", "aligned", 400, 0, {})["network"].metric == "f1"
 
 
 def test_with_torch_nothing_is_left_out():

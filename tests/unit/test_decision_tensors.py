@@ -51,7 +51,7 @@ def test_what_a_rule_returns_is_in_the_container_of_the_scores(form):
         assert isinstance(method(logits), np.ndarray)
         assert isinstance(method(given), torch.Tensor)
         np.testing.assert_array_equal(method(given), method(logits))
-    assert rule(given).dtype == torch.int64
+    assert rule(given).dtype == (torch.bool if form == "one logit" else torch.int64)
     assert rule.scores(given).dtype == torch.float64
     with torch.inference_mode():
         assert torch.equal(rule(given), rule(given.clone().requires_grad_()))
@@ -89,9 +89,13 @@ def test_the_default_dtype_of_torch_changes_nothing(dtype):
 def test_groups_classes_and_offsets_may_be_tensors():
     groups = np.arange(600) % 2
     how = {"metric": "f1_macro", "constraint": "gap(recall[0]) <= 0.5"}
-    rule = fit_decision(LOGITS, Y, groups=groups, offsets=[0.0, 0.5, -0.5], **how)
+    rule = fit_decision(LOGITS, Y, constraint_groups=groups, offsets=[0.0, 0.5, -0.5], **how)
     same = fit_decision(
-        LOGITS, Y, groups=torch.from_numpy(groups), offsets=torch.tensor([0.0, 0.5, -0.5]), **how
+        LOGITS,
+        Y,
+        constraint_groups=torch.from_numpy(groups),
+        offsets=torch.tensor([0.0, 0.5, -0.5]),
+        **how,
     )
     assert same.state_dict() == rule.state_dict()
 

@@ -129,3 +129,16 @@ def test_a_file_is_read_without_evalign(name, tmp_path):
     text = (tmp_path / "rule.json").read_text(encoding="utf-8")
     state = json.loads(text, parse_constant=pytest.fail)
     assert [by_hand(state, row) for row in logits.tolist()] == rule(logits).tolist()
+
+
+@pytest.mark.parametrize("positive", ["bad", "good"])
+def test_one_logit_is_of_the_positive_class(positive):
+    rng = np.random.default_rng(0)
+    bad = rng.random(200) < 0.4
+    logits = (2.0 * bad - 1 + rng.normal(size=200)) * (1 if positive == "bad" else -1)
+    labels = np.where(bad, "bad", "good")
+    rule = fit_decision(logits, labels, metric="f1", pos_label=positive)
+    found = rule.as_module()(torch.from_numpy(logits)).numpy()
+    np.testing.assert_array_equal(found, rule.codes(logits))
+    assert (np.array(rule.classes)[found] == rule(logits)).all()
+    assert (rule(logits) == labels).mean() > 0.7

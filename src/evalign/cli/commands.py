@@ -109,11 +109,10 @@ def decide(
     out: Path = opt.NewFile(..., help=NEW_RULE, callback=writable(".json", *opt.SUFFIXES)),
     rule: Path | None = opt.OldFile(None, help="Rule of `evalign decide`, to label rows with."),
     target: str | None = opt.Column(None, help="Label column."),
-    groups: str | None = opt.Column(
-        None, help='Group column of a constraint such as "gap(recall)".'
-    ),
+    groups: opt.Groups = None,
     weight: opt.Weight = None,
     positive: opt.Positive = None,
+    classes: opt.Classes = None,
     logits: bool = opt.Flag("--logits", help="The columns hold logits, not probabilities."),
     **shared: Any,
 ) -> None:

@@ -14,6 +14,7 @@ from evalign.estimators import AlignedEnsemble
 from evalign.estimators.candidates import DEFAULT, RECIPES
 from evalign.report import TriedModels
 from evalign.report.words import number, span, verdict_of_tried
+from evalign.tables.labels import Labels
 from evalign.tables.warnings import FEW_ROWS, DataWarning
 
 EAST_EPOCHS = 30
@@ -26,9 +27,10 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     dataset.introduce(spoken)
     ensemble = AlignedEnsemble(
         given.metric,
-        candidates=[*DEFAULT, *networks(spoken, given)],
+        candidates=[*DEFAULT, *networks(spoken, given, labels)],
         cv=given.folds,
         pos_label=labels.positive,
+        classes=labels.order,
         random_state=0,
         verbose=0 if spoken.quiet else 1,
     )
@@ -50,7 +52,7 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     spoken.result(data, grid(headings, map(_cells, tried["rows"])), explained, "", sentence)
 
 
-def networks(spoken: Terminal, given: Namespace) -> list[tuple[str, Any]]:
+def networks(spoken: Terminal, given: Namespace, labels: Labels) -> list[tuple[str, Any]]:
     """A network of each recipe, by its name; none without PyTorch."""
     if not stairs.has_torch():
         if given.epochs is not None:
@@ -58,11 +60,17 @@ def networks(spoken: Terminal, given: Namespace) -> list[tuple[str, Any]]:
         spoken.note(f"No network is compared. {stairs.needs_torch('It')}")
         return []
     network = stairs.aligned_classifier()
+    # Candidates are given codes.
+    roles: dict[str, Any] = {}
+    if labels.positive is not None:
+        roles["pos_label"] = labels.columns.index(labels.positive)
+    if labels.order is not None:
+        roles["classes"] = [labels.columns.index(label) for label in labels.order]
     # EAST's own rule ends it after hundreds of epochs, for which nobody waits here.
     epochs = dict.fromkeys(RECIPES, given.epochs) | {"east": given.epochs or EAST_EPOCHS}
     return [
-        (recipe, network(given.metric, recipe=recipe, random_state=0, epochs=epochs[recipe]))
-        for recipe in RECIPES
+        (name, network(given.metric, recipe=name, random_state=0, epochs=epochs[name], **roles))
+        for name in RECIPES
     ]
 
 

@@ -29,7 +29,8 @@ class Columns:
 
     Args:
         target: the label.
-        group: rows with the same value stay together; None for no such column.
+        groups: rows with the same value stay together; None for no such column.
+        constraint_groups: the groups between which a constraint bounds a gap; None likewise.
         weight: weight of a row; None for no such column.
         kinds: kind of each column to learn from.
         overview: how every column was read, see `evalign.tables.overview`.
@@ -37,7 +38,8 @@ class Columns:
     """
 
     target: str
-    group: str | None
+    groups: str | None
+    constraint_groups: str | None
     weight: str | None
     kinds: dict[str, str]
     overview: list[dict[str, Any]]
@@ -51,7 +53,7 @@ class Columns:
     def text(self) -> list[str]:
         """Columns that are read as text: categories, labels and groups."""
         categories = [name for name, kind in self.kinds.items() if kind == "category"]
-        return [*categories, *filter(None, [self.target, self.group])]
+        return [*categories, *filter(None, [self.target, self.groups, self.constraint_groups])]
 
     @property
     def dates(self) -> list[str]:
@@ -60,16 +62,21 @@ class Columns:
     @property
     def used(self) -> list[str]:
         """All columns that an evaluation needs."""
-        return [*self.features, *filter(None, [self.target, self.group, self.weight])]
+        roles = [self.target, self.groups, self.constraint_groups, self.weight]
+        return list(dict.fromkeys([*self.features, *filter(None, roles)]))
 
 
 class LabelledFrame(NamedTuple):
-    """Rows of a table: features, class codes, and perhaps weights and groups."""
+    """Rows of a table: features, class codes, and perhaps weights and groups.
+
+    `groups` stay together; between `constraint_groups` a constraint bounds a gap.
+    """
 
     X: pd.DataFrame
     y: np.ndarray
     weight: np.ndarray | None
     groups: np.ndarray | None
+    constraint_groups: np.ndarray | None
 
     @property
     def counted(self) -> np.ndarray:
@@ -120,6 +127,11 @@ class TrainingTable:
             spoken.note(f"{len(names)} classes: {listed(names)}.")
 
 
+def named_classes(given: Namespace) -> list[str] | None:
+    """The names of `--classes`."""
+    return None if given.classes is None else [name.strip() for name in given.classes.split(",")]
+
+
 def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> Reading:
     """How to read a file: by the options, or else as it is known from before."""
     given = {name: value for name, value in options.items() if value}
@@ -131,20 +143,22 @@ def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> 
 def load(given: Namespace) -> TrainingTable:
     """Read a training table and find the kinds of its columns."""
     source = TableFile(given.data, reading_of(given.reading))
-    target, group, weight = given.target, given.group, given.weight
-    named = (target, group, weight, *dict.fromkeys(given.drop or []))
-    roles = [name for name in named if name is not None]
+    target, groups, weight = given.target, given.groups, given.weight
+    constraint_groups = getattr(given, "constraint_groups", None)  # `compare` has no constraint
+    named = [target, groups, constraint_groups, weight, *(given.drop or [])]
+    roles = [name for name in dict.fromkeys(named) if name is not None]
     source.need(roles)
-    frame = source.read(text=[target, *filter(None, [group])])
+    texts = filter(None, [target, groups, constraint_groups])
+    frame = source.read(text=list(dict.fromkeys(texts)))
     if (form := source.reading.dates) and not frame.select_dtypes("datetime").shape[1]:
         raise UsageError(f"--dates must fit all cells of a column of {source}. Got {form!r}.")
-    labels = Labels.of(frame, target, given.positive, source)
+    labels = Labels.of(frame, target, given.positive, source, named_classes(given))
     with refused(TypeError):
         table = read_table(str(source), frame.drop(columns=roles))
         features = Features.learn(str(source), table, warn=False)  # `introduce` warns
         read_as = overview(table), asdict(source.reading)
     kinds = {column.name: column.kind for column in features.columns}
-    columns = Columns(target, group, weight, kinds, *read_as)
+    columns = Columns(target, groups, constraint_groups, weight, kinds, *read_as)
     rows = labelled(frame, _typed(table, features, source), columns, labels, source)
     if rows.weight is not None and (np.bincount(rows.y, rows.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
@@ -177,17 +191,29 @@ def labelled(
     frame: pd.DataFrame, X: pd.DataFrame, columns: Columns, labels: Labels, source: object
 ) -> LabelledFrame:
     """The features X of a table with its labels, weights and groups."""
-    y, groups = labels.encode(frame, source), None
+    y = labels.encode(frame, source)
     weight = read_weights(frame, columns.weight, source)
     if weight is not None and not weight.any():
         raise UsageError(f"Column {columns.weight!r} of {source} must give some row a weight.")
-    if columns.group is not None:
-        column: Any = frame[columns.group]
-        groups = column.astype(str).to_numpy(object)
-        if column.isna().any():
-            what = f"Column {columns.group!r} of {source}"
-            raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
-    return LabelledFrame(X, y, weight, groups)
+    groups = read_groups(frame, columns.groups, source)
+    constraint_groups = read_constraint_groups(frame, columns.constraint_groups)
+    return LabelledFrame(X, y, weight, groups, constraint_groups)
+
+
+def read_groups(frame: pd.DataFrame, name: str | None, source: object) -> np.ndarray | None:
+    """The group of each row as text; None without a column of groups."""
+    if name is None:
+        return None
+    column: Any = frame[name]
+    if column.isna().any():
+        what = f"Column {name!r} of {source}"
+        raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
+    return column.astype(str).to_numpy(object)
+
+
+def read_constraint_groups(frame: pd.DataFrame, name: str | None) -> np.ndarray | None:
+    """The group of each row in a constraint, as text; rows with a gap are a group of their own."""
+    return None if name is None else frame[name].fillna("").astype(str).to_numpy(object)
 
 
 def label_blocks(

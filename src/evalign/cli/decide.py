@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evalign.cli.dataset import label_blocks, read_weights, reading_of
+from evalign.cli.dataset import (
+    label_blocks,
+    named_classes,
+    read_constraint_groups,
+    read_groups,
+    read_weights,
+    reading_of,
+)
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.outcome import promise
 from evalign.cli.terminal import Terminal
@@ -32,24 +39,36 @@ METHODS: tuple[Method, Method] = ("predict_proba", "decision_function")  # with 
 
 def fit_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide` without a rule."""
-    metric, groups = given.metric, None
+    metric = given.metric
     source = TableFile(given.data, reading_of(given.reading))
-    roles = [name for name in (given.target, given.groups, given.weight) if name is not None]
-    source.need(roles)
-    table = source.read(text=[name for name in roles if name != given.weight])
-    labels = Labels.of(table, given.target, given.positive, source)
-    columns = class_columns(source, labels.names)
-    y, weight = labels.encode(table, source), read_weights(table, given.weight, source)
-    scores = class_scores(table, source, columns, logits=given.logits)
+    texts = [given.target, given.groups, given.constraint_groups]
+    texts = [name for name in dict.fromkeys(texts) if name is not None]
+    source.need([*texts, *filter(None, [given.weight])])
+    table = source.read(text=texts)
+    labels = Labels.of(table, given.target, given.positive, source, named_classes(given))
+    names = labels.columns
+    positive = 1 if labels.positive is None else names.index(labels.positive)
+    columns = class_columns(source, [str(name) for name in names], positive)
+    y = np.array([names.index(label) for label in labels.values])[labels.encode(table, source)]
+    weight = read_weights(table, given.weight, source)
+    scores = class_scores(table, source, columns, positive, logits=given.logits)
     whole = [(y[:0], np.arange(len(y)))]  # one part, which is cut into folds
-    if given.groups is not None:
-        groups = table[given.groups].fillna("").astype(str).to_numpy(object)
-    method, how = METHODS[given.logits], {"constraint_groups": groups, "seed": SEED}
-    oof = OutOfFoldScores.gathered([scores], method, y, weight, whole, **how)
+    method = METHODS[given.logits]
+    oof = OutOfFoldScores.gathered(
+        [scores],
+        method,
+        y,
+        weight,
+        whole,
+        groups=read_groups(table, given.groups, source),
+        constraint_groups=read_constraint_groups(table, given.constraint_groups),
+        seed=SEED,
+    )
     goal = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
-    settings = RuleSettings(metric, classes=labels.values, **goal)
+    roles = {"order": labels.order, "pos_label": labels.positive}
+    settings = RuleSettings(metric, classes=names, **goal, **roles)
     with refused():
-        FitSettings("evalign decide", metric, classes=labels.values, **goal)  # checks them
+        FitSettings("evalign decide", metric, classes=names, **goal, **roles)  # checks them
         rule, results = evidence(oof, settings)
         results = _in_units_of_the_metric(results, metric)
     if labels.positive is not None:
@@ -70,14 +89,14 @@ def apply_rule(spoken: Terminal, given: Namespace) -> None:
         if rule.classes is None or rule.task == "multilabel":
             raise ValueError("its labels have no names, or are several in a row")
     source = TableFile(given.data, reading_of(given.reading))
-    columns = class_columns(source, [str(name) for name in rule.classes])
-    classes, method = np.array(rule.classes), METHODS[given.logits]
+    columns = class_columns(source, [str(name) for name in rule.classes], rule.positive)
+    method = METHODS[given.logits]
 
     def label(block: pd.DataFrame, before: int) -> dict[str, Any]:
-        scores = class_scores(block, source, columns, logits=given.logits, before=before)
-        found = np.asarray(rule(**as_argument(scores, method)))
-        # A rule that was fitted to text gives text.
-        return {"prediction": classes[found] if found.dtype.kind == "i" else found}
+        scores = class_scores(
+            block, source, columns, rule.positive, logits=given.logits, before=before
+        )
+        return {"prediction": rule(**as_argument(scores, method))}
 
     label_blocks(spoken, given, source.blocks(), label)
 
@@ -106,15 +125,15 @@ def _shown(results: dict[str, Any], rule: DecisionRule, metric: str, out: Path) 
     yield f"Wrote {out} (found by: {rule.source}{threshold})."
 
 
-def class_columns(source: TableFile, names: list[str]) -> list[str]:
+def class_columns(source: TableFile, names: list[str], positive: int) -> list[str]:
     """The columns of the classes: `probability_<class>` or, if there is none, `<class>`.
 
-    Of two classes, that of the second one is enough.
+    Of two classes, that of the positive one is enough, which has this place.
     """
     prefix = PREFIX if any(name.startswith(PREFIX) for name in source.names) else ""
     columns = [f"{prefix}{name}" for name in names]
-    if len(names) == 2 and columns[0] not in source.names:
-        del columns[0]
+    if len(names) == 2 and columns[1 - positive] not in source.names:
+        del columns[1 - positive]
     if missing := [name for name in columns if name not in source.names]:
         what = "must have a column for each class, or for the positive one of two"
         cure = "Rename the columns, or name the positive class with --positive."
@@ -123,9 +142,15 @@ def class_columns(source: TableFile, names: list[str]) -> list[str]:
 
 
 def class_scores(
-    table: pd.DataFrame, source: TableFile, columns: list[str], *, logits: bool, before: int = 0
+    table: pd.DataFrame,
+    source: TableFile,
+    columns: list[str],
+    positive: int,
+    *,
+    logits: bool,
+    before: int = 0,
 ) -> np.ndarray:
-    """Probabilities or logits (N, C) of the columns; a single column is that of the second class.
+    """Probabilities or logits (N, C) of the columns; a single one is that of the positive class.
 
     Errors count rows from those `before`.
     """
@@ -136,7 +161,8 @@ def class_scores(
     parts = [numbers_in(table[name], source, allowed, low, high, row) for name in columns]
     values = np.stack(parts, 1)
     if len(columns) == 1:
-        values = np.concatenate([np.zeros_like(values) if logits else 1 - values, values], 1)
+        pair = [np.zeros_like(values) if logits else 1 - values, values]
+        values = np.concatenate(pair if positive == 1 else pair[::-1], 1)
     sums = values.sum(1)
     if not logits and (off := np.abs(sums - 1) > FROM_ONE).any():
         what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"

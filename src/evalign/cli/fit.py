@@ -67,7 +67,13 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     with run.building(given.out, about) as new:
         model, y = estimator(given, labels, limit), labels.array[training.y]
         with refused():
-            model.fit(training.X, y, training.weight, groups=training.groups)
+            model.fit(
+                training.X,
+                y,
+                training.weight,
+                groups=training.groups,
+                constraint_groups=training.constraint_groups,
+            )
         model.set_params(verbose=0)
         # To pack a model takes long and keeps one core busy, while the test rows are predicted.
         with ThreadPoolExecutor(1) as beside:
@@ -83,6 +89,7 @@ def estimator(given: Namespace, labels: Labels, limit: float | None) -> run.Mode
     """The model to train for the options of a command, within a limit of seconds."""
     usual = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
     usual |= {"pos_label": labels.positive, "random_state": given.seed}
+    usual["classes"] = labels.order
     usual["verbose"] = 0 if given.quiet else 1
     if given.model == run.NETWORK:
         network = stairs.aligned_classifier()

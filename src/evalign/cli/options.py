@@ -77,6 +77,14 @@ Target = Annotated[str, Column(help="Label column.")]
 Weight = Annotated[str | None, Column(help="Column of sample weights.")]
 POSITIVE = "Positive class of a binary label (default: the last in sorted order)."
 Positive = Annotated[str | None, Option(metavar="LABEL", help=POSITIVE)]
+Groups = Annotated[
+    str | None, Column(help="Column of groups: rows that share a value stay in one part or fold.")
+]
+CLASSES = (
+    "All classes between commas, in the order of an ordinal metric or of costs, as in "
+    "bad,poor,ok,good,great; some may have no rows (default: sorted)."
+)
+Classes = Annotated[str | None, Option(metavar="LABELS", help=CLASSES)]
 Metric = Annotated[
     str, Option(metavar="NAME", help="Metric to optimise; `evalign metrics` lists the names.")
 ]
@@ -97,6 +105,7 @@ DECISION = (
 )
 CONSTRAINT = 'Constraint on the predictions, such as "recall >= 0.9" or "recall[yes] >= 0.9".'
 CONFIDENCE = "Probability that the constraint holds on new data, such as 0.95."
+CONSTRAINT_GROUPS = 'Column of the groups of a constraint such as "gap(recall) <= 0.05".'
 SEP = "Separator of a CSV (default: a comma, or a tab in a .tsv)."
 MISSING = "Additional marker of missing values, besides those of pandas. May be repeated."
 DATES = "Format of dates other than ISO 8601, such as %d/%m/%Y."
@@ -107,15 +116,17 @@ def goal(
     decision: DECISIONS = Option("tuned", help=DECISION),
     constraint: str | None = Option(None, metavar="TEXT", help=CONSTRAINT),
     confidence: float | None = Option(None, metavar="P", help=CONFIDENCE),
+    constraint_groups: str | None = Column(None, help=CONSTRAINT_GROUPS),
 ) -> None:
     """The goal of a decision rule."""
 
 
 def roles(
-    group: str | None = Column(None, help="Group column: rows that share a value stay together."),
+    groups: Groups = None,
     weight: Weight = None,
     drop: list[str] | None = Column(None, help="Column to ignore. May be repeated."),
     positive: Positive = None,
+    classes: Classes = None,
 ) -> None:
     """The roles of columns, besides the label."""
 

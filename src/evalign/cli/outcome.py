@@ -31,7 +31,11 @@ def predictions(rows: LabelledFrame, labels: Labels, models: Mapping[str, Model]
     columns = {"label": labels.array[rows.y]}
     for name, model in models.items():
         columns |= judged(model, labels, rows.X, f"{name}_")
-    more = {"weight": rows.weight, "group": rows.groups}
+    more = {
+        "weight": rows.weight,
+        "group": rows.groups,
+        "constraint_group": rows.constraint_groups,
+    }
     return pd.DataFrame(columns | {name: part for name, part in more.items() if part is not None})
 
 
@@ -47,8 +51,9 @@ def judged(
 def _predicted(model: Model, labels: Labels, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """The codes of the predicted labels, and the probabilities."""
     values = model.predict_proba(X)
-    ordered = values[:, np.searchsorted(model.classes_, labels.array)]
-    return np.asarray(own_rule(model)(probabilities=ordered)), ordered
+    place = np.searchsorted(model.classes_, labels.array)
+    codes = own_rule(model).codes(probabilities=values)
+    return np.argsort(place)[codes], values[:, place]
 
 
 def own_rule(model: Model) -> DecisionRule:
@@ -95,6 +100,7 @@ def contents(
         baseline=scored("baseline", about["baseline"]) if "baseline_prediction" in table else None,
         weight=column("weight"),
         groups=column("group"),
+        constraint_groups=column("constraint_group"),
         seed=arguments["--seed"],
         source=f"{about['file']}, target {about['columns']['target']}",
         cards=_cards(about),
@@ -115,11 +121,14 @@ def _constraints(contents: Contents, about: About) -> dict[str, Any]:
     arguments, promised = about["arguments"], about["promised"]
     if not contents.constrained:
         return {}
-    rows, hard = [], contents.hard(contents.aligned.predicted, matrix=True)
+    rows = []
+    hard = contents.hard(contents.aligned.predicted, matrix=True)
+    of_groups = contents.hard_by_group(contents.aligned.predicted)
     where = "rows seen in training" if contents.seen else "test rows"
     constraints = parse(arguments["--constraint"], contents.classes)
     for each, slack in zip(constraints, about["slacks"], strict=True):
-        value, met = each.metric(hard).item(), each.slack(hard).item() >= 0
+        value = each.value(hard, of_groups).item()
+        met = each.slack(hard, of_groups).item() >= 0
         fitted = each.bound + (slack if each.at_least else -slack)
         verdict = (
             f"{number(fitted)} on the held-out rows that the rule was fitted to, {number(value)} "

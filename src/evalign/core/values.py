@@ -50,12 +50,24 @@ def check_indices(
 ) -> None:
     """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
     wrong = (labels < 0) | (labels >= num_classes)
+    if not bool(wrong.any()):
+        return
     allowed = f"hold class indices from 0 to {num_classes - 1} ({source})"
-    cure = ""
-    if argument != "predictions":
-        cure = f"Number the classes from 0 to {num_classes - 1}, or leave such rows out by "
-        cure += "ignore_index={got}."
-    refuse(wrong, labels, owner, argument, allowed, cure)
+    cure = f"Number the classes from 0 to {num_classes - 1}."
+    if marks_no_class(labels[wrong], labels[~wrong]):
+        cure = f"{cure[:-1]}, or leave such rows out by ignore_index={{got}}."
+    refuse(wrong, labels, owner, argument, allowed, "" if argument == "predictions" else cure)
+
+
+def marks_no_class(outside: Any, inside: Any) -> bool:
+    """Whether labels outside of the class indices are one number that marks rows without a class.
+
+    Others may be classes, whose rows must not be dropped: −1 beside 1 is a class.
+    """
+    first = outside[0]
+    several = len(inside) > 0 and bool((inside != inside[0]).any())
+    usual = bool(first == 255) or (bool(first < 0) and several)
+    return usual and bool((outside == first).all())
 
 
 def check_weights(owner: str, weight: Any) -> None:

@@ -6,15 +6,17 @@ import numpy as np
 
 from evalign.core.arrays import with_mean_one
 from evalign.core.checks import require
+from evalign.core.positive import check_positive
 from evalign.core.task import Task
 from evalign.decisions.blocks import blocks, sigmoid, softmax
+from evalign.decisions.classes import class_names
 from evalign.decisions.confusions import confusion_of, normalised
 from evalign.decisions.inputs import class_vector
 from evalign.decisions.multilabel import expected_thresholds, tuned_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import promised
+from evalign.decisions.reversed_scores import warn_of_reversed
 from evalign.decisions.rule import DecisionRule
-from evalign.decisions.saved_rule import class_names
 from evalign.decisions.settings import FitSettings, Rows
 from evalign.decisions.threshold import threshold_gains
 from evalign.decisions.tuned import Fitted, LogitRows, expected, expected_targets, tuned
@@ -75,7 +77,14 @@ def fit_rows(
         "none",
     )
     names = None if settings.classes is None else class_names(owner, settings.classes, number)
+    classes = settings.class_order(number)
+    if not rows.multilabel:
+        check_positive(owner, classes.labels, settings.pos_label)
     problem = _problem(settings, rows, offsets, groups, names)
+    if number == 2 and problem.labels is not None and not rows.multilabel:
+        place = classes.positive
+        name = classes.labels[place]
+        warn_of_reversed(owner, problem.logits, problem.labels, place, name)
     found = _search(settings, problem)
     objective = problem.objective
     logits = problem.logits
@@ -123,6 +132,7 @@ def fit_rows(
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
         argmax_score=argmax_score,
+        pos_label=classes.labels[classes.positive] if number == 2 and not rows.multilabel else None,
     )
 
 
@@ -154,12 +164,12 @@ def _problem(
     if groups is not None:
         values, group_of_row = np.unique(groups[counted], return_inverse=True)
         number_of_groups = len(values)
-        require(number_of_groups > 1, owner, "groups", "name at least two groups", 1)
+        require(number_of_groups > 1, owner, "constraint_groups", "name at least two groups", 1)
     if multilabel:
         require(
             groups is None and settings.confidence is None,
             owner,
-            "groups and confidence",
+            "constraint_groups and confidence",
             "be None for multilabel problems",
             settings.confidence,
             "Fit each label by itself.",
@@ -167,6 +177,8 @@ def _problem(
     objective = Objective.of(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
+    if not multilabel:
+        objective = objective.counting(settings.class_order(number))
     logits, labels, weight = rows
     own = np.zeros(number)
     if offsets is not None:

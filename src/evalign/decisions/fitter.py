@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.metrics.function import FunctionMetric
 from evalign.core.task import Task
+from evalign.decisions.classes import CODED, codes_of, is_multilabel, is_truth
 from evalign.decisions.fit_rows import fit_rows
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import DecisionRule
@@ -27,14 +28,18 @@ OWNER = "DecisionFitter"
 
 
 class Part(NamedTuple):
-    """Rows of a stream in their order, with a random key for each; the label −1 means none."""
+    """Rows of a stream in their order, with a random key for each; the label −1 means none.
+
+    `truth` tells labels that were False and True from those that were 0 and 1.
+    """
 
     rows: Rows
     keys: np.ndarray
+    truth: bool = False
 
     def with_keys_up_to(self, most: np.uint64) -> "Part":
         kept = np.flatnonzero(self.keys <= most)
-        return Part(self.rows.chosen(kept), self.keys[kept])
+        return self._replace(rows=self.rows.chosen(kept), keys=self.keys[kept])
 
 
 # The stream of a fitter, and the rank of its process.
@@ -79,6 +84,7 @@ class DecisionFitter:
         constraint: str | None = None,
         confidence: float | None = None,
         classes: Sequence[str | float] | np.ndarray | None = None,
+        pos_label: Any = None,
         offsets: "Values | None" = None,
         ignore_index: int = -100,
         class_dim: int | None = None,
@@ -87,7 +93,17 @@ class DecisionFitter:
         ranks: Ranks = "all",
     ) -> None:
         self.settings = FitSettings(
-            OWNER, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
+            OWNER,
+            metric,
+            decision,
+            task,
+            constraint,
+            confidence,
+            classes,
+            ignore_index,
+            class_dim,
+            pos_label,
+            classes,
         )
         Objective.of(OWNER, metric, constraint, classes)  # refuses a gap
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
@@ -126,6 +142,12 @@ class DecisionFitter:
         first = self._first()
         if first is not None:
             settings = replace(settings, task="multilabel" if first.multilabel else "multiclass")
+        scores = logits if probabilities is None else probabilities
+        if y is not None and not is_multilabel(scores, y, settings.task):
+            codes = codes_of(OWNER, y, settings.classes, settings.ignore_index)
+            if codes is not None:
+                y = codes
+                settings = replace(settings, ignore_index=CODED)
         rows, _ = read_rows(settings, logits, y, probabilities, sample_weight)
         if first is not None:
             columns = first.logits.shape[1]
@@ -140,7 +162,8 @@ class DecisionFitter:
         if rows.y is None:
             rows = rows._replace(y=np.full(rows.weight.shape, -1))
         counted = np.flatnonzero(rows.counted)
-        self._parts[self._source].append(Part(rows.chosen(counted), keys[counted]))
+        truth = is_truth(y) and not rows.multilabel
+        self._parts[self._source].append(Part(rows.chosen(counted), keys[counted], truth))
         self._drop_surplus(2 * self.max_rows)
 
     def merge(self, other: "DecisionFitter") -> Self:
@@ -160,14 +183,18 @@ class DecisionFitter:
         """Fit the rule to all rows since the last `reset`. It is the same on all ranks."""
         whole = self._of_all_ranks()
         whole._drop_surplus(whole.max_rows)
-        parts = [part.rows for _, parts in sorted(whole._parts.items()) for part in parts]
+        every = [part for _, parts in sorted(whole._parts.items()) for part in parts]
+        parts = [part.rows for part in every]
         if not parts:
             cure = "Call update first."
             raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
         logits, y, weight = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         labels = None if (y < 0).any() else y  # labels of some rows alone say little of the others
         rows = Rows(np.asfortranarray(logits), labels, weight)
-        return fit_rows(self.settings, rows, self.offsets)
+        settings = self.settings
+        if settings.classes is None and rows.logits.shape[1] == 2 and all(p.truth for p in every):
+            settings = replace(settings, classes=[False, True])
+        return fit_rows(settings, rows, self.offsets)
 
     def _first(self) -> Rows | None:
         """Some of the rows, which tell the form of all others."""

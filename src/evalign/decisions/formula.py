@@ -9,13 +9,17 @@ from typing import Any
 from evalign.core.arrays import library
 
 
-def log_odds(logits: Any, *, multilabel: bool) -> Any:
-    """Rows (N, C) with maximum 0, of (N, C) or of one logit (N, 1); unchanged if multilabel."""
+def log_odds(logits: Any, *, multilabel: bool, positive: int = 1) -> Any:
+    """Rows (N, C) with maximum 0, of (N, C) or of one logit (N, 1); unchanged if multilabel.
+
+    One logit is of the `positive` class of two.
+    """
     if multilabel:
         return logits
     arrays = library(logits)
     if logits.shape[1] == 1:
-        logits = arrays.concatenate([arrays.zeros_like(logits), logits], 1)
+        pair = [arrays.zeros_like(logits), logits]
+        logits = arrays.concatenate(pair if positive == 1 else pair[::-1], 1)
     return logits - arrays.amax(logits, 1)[:, None]
 
 

@@ -10,9 +10,17 @@ from evalign.core import checks, stairs
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.task import Task
-from evalign.core.text import listed
-from evalign.core.values import array_of, check_indices, check_weights, per_row, refuse, signed
+from evalign.core.values import (
+    array_of,
+    check_indices,
+    check_weights,
+    marks_no_class,
+    per_row,
+    refuse,
+    signed,
+)
 from evalign.decisions.blocks import by_columns, map_blocks
+from evalign.decisions.classes import is_text
 from evalign.decisions.formula import log_odds
 
 if TYPE_CHECKING:
@@ -65,12 +73,13 @@ def as_scores(
     class_dim: int | None,
     ignore_index: int | None,
     classes: Sequence[Any] | np.ndarray | None,
+    positive: int = 1,
 ) -> Scores:
     """Check logits or probabilities, whichever are given, and flatten them into rows.
 
     Without a task, scores are multilabel if they have several columns and the shape of `y`.
     Probabilities in place of logits are an error, or a warning if there is one for each label.
-    Scores that `y` ignores may hold anything.
+    Scores that `y` ignores may hold anything. One column for two classes is of the `positive` one.
     """
     require(
         (logits is None) != (probabilities is None),
@@ -81,8 +90,7 @@ def as_scores(
     )
     name = "logits" if probabilities is None else "probabilities"
     container: Any = logits if probabilities is None else probabilities
-    if classes is not None and {*getattr(container, "columns", ())} == {*classes}:
-        container = container[list(classes)]
+    container = with_columns_of(container, classes)
     values = array_of(owner, name, container)
     shape = values.shape
     shape_of_labels = None if y is None else y.shape
@@ -132,7 +140,17 @@ def as_scores(
         rows = _log_odds(flat, multilabel)
     else:
         rows = _logits_of_probabilities(flat, multilabel)
+    if columns == 1 and not multilabel and positive == 0:
+        rows = np.asfortranarray(rows[:, ::-1])
     return Scores(rows, shape_of_rows, class_dim, multilabel, container)
+
+
+def with_columns_of(scores: Any, classes: Sequence[Any] | np.ndarray | None) -> Any:
+    """The columns of a frame in the order of the classes, if they are named after them."""
+    by_name = {str(name): name for name in getattr(scores, "columns", ())}
+    if classes is None or {*by_name} != {str(label) for label in classes}:
+        return scores
+    return scores[[by_name[str(label)] for label in classes]]
 
 
 def _refuse_probabilities(owner: str, flat: np.ndarray, multilabel: bool) -> None:
@@ -163,30 +181,6 @@ def _log_odds(logits: np.ndarray, multilabel: bool) -> np.ndarray:
         return logits
     rows = np.empty((len(logits), 2), order="F") if logits.shape[1] == 1 else logits
     return map_blocks(lambda part: log_odds(part, multilabel=False), logits, rows)
-
-
-def is_text(y: Any) -> bool:
-    """Whether labels are strings."""
-    if stairs.is_tensor(y):
-        return False
-    array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
-    objects = array.dtype.kind == "O"
-    return array.dtype.kind == "U" or (objects and all(isinstance(x, str) for x in array.flat))
-
-
-def codes_of(
-    owner: str, y: Any, classes: Sequence[Any] | np.ndarray | None
-) -> tuple[np.ndarray, Sequence[Any] | np.ndarray]:
-    """Class indices of labels that are text, and the classes: sorted, where none are given."""
-    refuse_masked(owner, "y", y)
-    labels, place = np.unique(np.asarray(y, dtype=str), return_inverse=True)
-    names = labels if classes is None else classes
-    index = {name: k for k, name in enumerate(names)}
-    unknown = [label for label in labels.tolist() if label not in index]
-    allowed = f"hold labels of the classes {listed([*map(str, index)])}"
-    require(not unknown, owner, "y", allowed, listed(unknown))
-    codes = np.array([index[label] for label in labels.tolist()], dtype=np.int64)
-    return codes[place].reshape(np.shape(y)), names
 
 
 def _are_probabilities(values: np.ndarray, multilabel: bool) -> np.ndarray:
@@ -238,8 +232,23 @@ def as_labels(
     if scores.multilabel:
         check_indices(owner, "y", whole, 2, "1 where a row has the label")
     else:
+        _check_places(owner, whole[counts], columns)
         check_indices(owner, "y", whole, columns, "the columns of the scores")
     return whole, counts
+
+
+def _check_places(owner: str, labels: np.ndarray, columns: int) -> None:
+    """Refuse labels that are no places among the columns, but may be the names of classes."""
+    inside = (labels >= 0) & (labels < columns)
+    if inside.all():
+        return
+    known = np.unique(labels)
+    if len(known) != columns and marks_no_class(labels[~inside], labels[inside]):
+        return  # `check_indices` says how to leave out the rows
+    named = known[:MOST_SHOWN].tolist() if len(known) == columns else "[...]"
+    allowed = f"hold class indices from 0 to {columns - 1} (the columns of the scores)"
+    cure = f"Name other labels in the order of the columns: classes={named}."
+    raise ValueError(complaint(owner, "y", allowed, labels[~inside][0], cure))
 
 
 def as_weights(owner: str, sample_weight: "Values | None", scores: Scores) -> np.ndarray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evalign.core.checks import complaint, require
+from evalign.core.class_order import ClassOrder
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, Infeasible, parse
 from evalign.core.metrics import Metric, MetricFunction, resolve
@@ -70,13 +71,24 @@ class Objective:
             require(
                 gap == bool(groups),
                 owner,
-                "groups",
+                "constraint_groups",
                 "be given for a constraint with a gap" if gap else "be None without a gap",
                 "groups" if groups else "none",
-                'Use fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.',
+                'Use fit_decision with both: constraint="gap(recall) <= 0.05", '
+                "constraint_groups=groups.",
             )
         return cls(
             owner, metric, constraints=constraints, multilabel=multilabel, groups=groups or 0
+        )
+
+    def counting(self, classes: ClassOrder) -> "Objective":
+        """The objective whose metrics know the positive class and the order of the columns."""
+        return replace(
+            self,
+            metric=classes.placed(self.owner, self.metric),
+            constraints=tuple(
+                classes.placed_constraint(self.owner, each) for each in self.constraints
+            ),
         )
 
     def unconstrained(self) -> "Objective":

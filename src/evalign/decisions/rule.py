@@ -9,11 +9,13 @@ import numpy as np
 
 from evalign.core import stairs
 from evalign.core.checks import require
+from evalign.core.positive import place_of_positive
 from evalign.core.task import Task
 from evalign.core.text import plain
 from evalign.decisions import formula
 from evalign.decisions.blocks import map_blocks
 from evalign.decisions.inputs import FLOOR, ONE_ROW, Scores, as_scores
+from evalign.decisions.rule_in_words import in_words
 from evalign.decisions.saved_rule import OWNER, Decision, checked_state, write_rule
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class DecisionRule:
 
     Made by `fit_decision`, whose forms of logits and probabilities it takes. The label of a row
     does not depend on other rows. In a multilabel problem each label is a binary problem. Metric,
-    constraint, confidence and classes are as they were given.
+    constraint, and confidence are as they were given.
 
     Args:
         gain: G (C, C), float64; G[y, j] is the gain of label j if y is true. (L, 2, 2) if
@@ -45,7 +47,10 @@ class DecisionRule:
         rows: the number of rows of the fit.
         slacks: the distance of each constraint to its bound on these rows, positive if it is met.
         promised: whether these rows prove the constraints at the given confidence.
-        named: whether labels are returned by the names in `classes`.
+        classes: the labels in the order of the columns, in which form the rule returns them; None
+            for 0, 1, …
+        pos_label: the positive class of two, which a single column of scores and `threshold` are
+            of; it does not change the order of the columns.
     """
 
     gain: np.ndarray
@@ -57,7 +62,7 @@ class DecisionRule:
     offsets: np.ndarray | None = None
     factor: float = 1.0
     task: Task | None = None
-    classes: list[str | float] | None = None
+    classes: list[Any] | None = None
     class_dim: int = 1
     class_prior: np.ndarray | None = None
     rows: int | None = None
@@ -65,7 +70,7 @@ class DecisionRule:
     confidence: float | None = None
     promised: bool | None = None
     argmax_score: float | None = None
-    named: bool = False
+    pos_label: Any = None
 
     def __post_init__(self) -> None:
         for name in ("gain", "offsets", "class_prior"):
@@ -77,18 +82,31 @@ class DecisionRule:
     def __call__(
         self, logits: "Values | None" = None, *, probabilities: "Values | None" = None
     ) -> Any:
-        """Labels: class indices, or names if the fit was given names; 0 and 1 if multilabel."""
+        """Labels in the form of the fit: its classes, or indices; 0 and 1 if multilabel."""
         scores = self._read(logits, probabilities)
+        codes = scores.shaped(self._codes(scores))
+        if self.classes is None or self.multilabel:
+            return stairs.in_form_of(codes, scores.container)
+        kinds = {isinstance(label, str) for label in self.classes}
+        labels = np.array(self.classes, dtype=object if len(kinds) > 1 else None)[codes]
+        text = labels.dtype.kind not in "biuf"
+        return labels if text else stairs.in_form_of(labels, scores.container)
+
+    def codes(
+        self, logits: "Values | None" = None, *, probabilities: "Values | None" = None
+    ) -> np.ndarray:
+        """The place of each label in `classes`; 0 and 1 if multilabel."""
+        scores = self._read(logits, probabilities)
+        return scores.shaped(self._codes(scores))
+
+    def _codes(self, scores: Scores) -> np.ndarray:
         columns = scores.rows.shape[1:] if self.multilabel else ()
         labels = np.empty((len(scores.rows), *columns), dtype=np.int64)
 
         def of_block(logits: np.ndarray) -> np.ndarray:
             return formula.labels(self._expected_gains(logits), multilabel=self.multilabel)
 
-        labels = map_blocks(of_block, scores.rows, labels)
-        if self.named:
-            return np.array(self.classes)[scores.shaped(labels)]
-        return scores.in_original_form(labels)
+        return map_blocks(of_block, scores.rows, labels)
 
     def scores(
         self, logits: "Values | None" = None, *, probabilities: "Values | None" = None
@@ -118,40 +136,20 @@ class DecisionRule:
         return formula.expected_gains(eta, self.gain, multilabel=self.multilabel)
 
     def __str__(self) -> str:
-        """The rule in words: from which probability on, or by which offsets of the logits."""
-        names = self.classes or [f"class {place}" for place in range(len(self.gain))]
-        if self.multilabel or len(names) == 2:
-            named = names if self.multilabel else names[1:]
-            return "\n".join(map(_from, named, np.atleast_1d(self.threshold).tolist()))
-        most = 0 if self.class_prior is None else int(self.class_prior.argmax())
-        width = max(len(str(name)) for name in names)
-        added = zip(names, self._added(most).tolist(), strict=True)
-        lines = [f"{name!s:{width}}  {by:+.2f}" for name, by in added]
-        return "\n".join(["the largest logit plus", *lines])
-
-    def _added(self, against: int) -> np.ndarray:
-        """What has to be added to each logit for its class to be even with one class (C,).
-
-        These numbers are the whole rule if G is diagonal, and otherwise exact where only the two
-        classes are possible. A class that is never predicted has −∞.
-        """
-        gain = self.gain
-        won = np.maximum(gain.diagonal() - gain[:, against], 0)
-        lost = np.maximum(gain[against, against] - gain[against], 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            by = np.log(won / lost)
-        by[against] = 0
-        if self.offsets is not None:
-            by = by + self.offsets - self.offsets[against]
-        return np.nan_to_num(by / self.factor, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+        """The rule in words that give its labels where they are applied by hand."""
+        return in_words(self)
 
     @property
     def threshold(self) -> Any:
-        """The model's own probability above which it predicts the second of two classes.
+        """The model's own probability above which it predicts the positive one of two classes.
 
         0 means always, 1 never. If multilabel it is an array (L,). More classes have no threshold.
         """
-        at = np.asarray(self.log_odds)
+        return self.threshold_of(self.positive)
+
+    def threshold_of(self, place: int) -> Any:
+        """The same for one of two classes by its place; of each label if multilabel."""
+        at = np.asarray(self._log_odds_of(place))
         beyond = np.abs(at) > -math.log(FLOOR)
         within = np.where(beyond, 0, at)
         share = np.where(beyond, at > 0, 1 / (1 + np.exp(-within)))
@@ -160,6 +158,9 @@ class DecisionRule:
     @property
     def log_odds(self) -> Any:
         """The `threshold` on the scale of the logits: a number, or an array (L,) if multilabel."""
+        return self._log_odds_of(self.positive)
+
+    def _log_odds_of(self, place: int) -> Any:
         if self.multilabel:
             offsets = 0.0 if self.offsets is None else self.offsets
             with np.errstate(divide="ignore"):
@@ -167,7 +168,20 @@ class DecisionRule:
             return (of_probabilities - offsets) / self.factor
         if (number := len(self.gain)) != 2:
             raise AttributeError(f"A rule of {number} classes has no threshold. Call the rule.")
-        return -float(self._added(0)[1])
+        other = 1 - place
+        won = max(self.gain[place, place] - self.gain[place, other], 0)
+        lost = max(self.gain[other, other] - self.gain[other, place], 0)
+        if won == 0 or lost == 0:  # one class is never predicted
+            return math.inf if won == 0 else -math.inf
+        lead = math.log(lost / won)
+        if self.offsets is not None:
+            lead += self.offsets[other] - self.offsets[place]
+        return float(lead / self.factor)
+
+    @property
+    def positive(self) -> int:
+        """The place of the positive class of two."""
+        return place_of_positive(self.classes or (0, 1), self.pos_label)
 
     @property
     def multilabel(self) -> bool:
@@ -177,7 +191,15 @@ class DecisionRule:
     def _read(self, logits: "Values | None", probabilities: "Values | None") -> Scores:
         """The scores, checked to be of the classes or labels of the rule."""
         scores = as_scores(
-            OWNER, logits, probabilities, None, self.task, self.class_dim, None, self.classes
+            OWNER,
+            logits,
+            probabilities,
+            None,
+            self.task,
+            self.class_dim,
+            None,
+            self.classes,
+            self.positive,
         )
         kind = "labels" if self.multilabel else "classes"
         require(
@@ -223,11 +245,3 @@ class DecisionRule:
         arguments = checked_state(state, [field.name for field in fields(cls)])
         arguments["metric"] = arguments["metric"] if metric is None else metric
         return cls(**arguments)
-
-
-def _from(name: str | float, threshold: float) -> str:
-    if threshold in (0, 1):
-        return f"{'never' if threshold else 'always'} {name}"
-    # Two digits of it or of what it lacks to 1, whichever is smaller.
-    digits = 1 - math.floor(math.log10(min(threshold, 1 - threshold)))
-    return f"{name} from a probability of {round(threshold, digits):.10g} on"

@@ -12,7 +12,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from evalign.core.checks import numbers, require
+from evalign.core.positive import check_positive
 from evalign.core.task import Task
+from evalign.decisions.classes import class_names
 from evalign.decisions.inputs import FLOOR, class_vector
 from evalign.store.files import read_json, write_json
 
@@ -30,7 +32,7 @@ def write_rule(path: str | os.PathLike[str], rule: Any) -> None:
     if rule.multilabel:
         tree["thresholds"] = rule.threshold.tolist()
     elif len(state["gain"]) == 2:
-        tree["threshold"] = rule.threshold
+        tree["threshold"] = rule.threshold_of(1)
     tree["floor"] = FLOOR
     write_json(Path(path), KIND, tree | {name: state[name] for name in APPLIED} | state)
 
@@ -57,8 +59,11 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
     for name in ("offsets", "class_prior"):
         if state[name] is not None:
             arguments[name] = class_vector(OWNER, name, state[name], size)
-    if state["named"] or state["classes"] is not None:
-        arguments["classes"] = class_names(OWNER, state["classes"], size)
+    names = None
+    if state["classes"] is not None:
+        names = arguments["classes"] = class_names(OWNER, state["classes"], size)
+    if state["task"] != "multilabel":
+        check_positive(OWNER, names or range(size), state["pos_label"])
     return state | arguments
 
 
@@ -77,26 +82,3 @@ def _checked_factor(value: Any) -> float:
     positive = factor.ndim == 0 and 0 < factor < math.inf
     require(bool(positive), OWNER, "factor", "be a positive number", repr(value))
     return factor.item()
-
-
-def class_names(owner: str, names: Any, number: int) -> list[str | float]:
-    """Unique class names as Python strings and numbers, which JSON can hold."""
-    values = np.asarray(names, dtype=object).ravel().tolist()
-    plain = [name.item() if isinstance(name, np.generic) else name for name in values]
-    cure = "Name others by str(name)."
-    if len(plain) != number:
-        cure = "Pass classes=, in the order of the columns of the scores."
-    require(
-        all(map(_is_name, plain)) and len(set(plain)) == len(plain) == number,
-        owner,
-        "classes",
-        f"hold a name for each of the {number} classes, each once: strings or finite numbers",
-        names,
-        cure,
-    )
-    return plain
-
-
-def _is_name(value: Any) -> bool:
-    """Whether JSON can hold a value, and every language compare it."""
-    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
 from evalign.core.checks import require
+from evalign.core.class_order import ClassOrder
 from evalign.core.metrics import MetricFunction
 from evalign.core.task import Task, check_task
 from evalign.core.text import listed
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Arguments of `fit_decision` and `DecisionFitter`, as far as they can be checked alone."""
+    """Arguments of `fit_decision` and `DecisionFitter`, as far as they can be checked alone.
+
+    `classes` are in the order of the columns, and `order` is that of a metric which orders them.
+    """
 
     owner: str
     metric: str | MetricFunction
@@ -34,6 +38,8 @@ class FitSettings:
     classes: Sequence[str | float] | np.ndarray | None = None
     ignore_index: int = -100
     class_dim: int | None = None
+    pos_label: Any = None
+    order: Sequence[Any] | np.ndarray | None = None
 
     def __post_init__(self) -> None:
         owner = self.owner
@@ -54,6 +60,13 @@ class FitSettings:
             'Use "tuned".',
         )
         check_task(owner, self.task)
+        require(
+            self.pos_label is None or self.task != "multilabel",
+            owner,
+            "pos_label",
+            "be None if multilabel",
+            repr(self.pos_label),
+        )
         objective = Objective.of(owner, self.metric, self.constraint, self.classes, None)
         if self.confidence is None:
             return
@@ -80,6 +93,12 @@ class FitSettings:
             f"come with bounds on {', '.join(RATES)}, each of one class, or on their gaps",
             listed(others),
         )
+
+    def class_order(self, number: int) -> ClassOrder:
+        """How a metric counts the classes of so many columns."""
+        names = None if self.classes is None else list(self.classes)
+        order = None if self.order is None else list(self.order)
+        return ClassOrder(number, names, order, self.pos_label)
 
 
 class Rows(NamedTuple):
@@ -132,6 +151,7 @@ def read_rows(
         settings.class_dim,
         settings.ignore_index,
         settings.classes,
+        settings.class_order(2).positive,
     )
     weight = as_weights(owner, sample_weight, scores)
     if labels is not None:

@@ -35,7 +35,12 @@ RECIPES = ("aligned", "cross_entropy", "east")  # of the network
 
 
 def build(
-    given: Sequence[Any], metric: str | MetricFunction, recipe: str, rows: int, seed: int
+    given: Sequence[Any],
+    metric: str | MetricFunction,
+    recipe: str,
+    rows: int,
+    seed: int,
+    roles: dict[str, Any],
 ) -> dict[str, Any]:
     """Classifiers with `predict_proba`, not fitted, by their names, the fast ones first.
 
@@ -45,11 +50,12 @@ def build(
         recipe: of the network.
         rows: how many a fold trains on.
         seed: of all candidates.
+        roles: `pos_label` and `classes` of the network, as codes.
     """
     allowed = "hold names of models, or pairs of a name and a classifier"
     some = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
     require(some, OWNER, "candidates", allowed, repr(given))
-    made = [_made(one, allowed, metric, recipe, rows, seed) for one in given]
+    made = [_made(one, allowed, metric, recipe, rows, seed, roles) for one in given]
     names = [name for name, _ in made]
     double = sorted({name for name in names if names.count(name) > 1})
     require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
@@ -69,13 +75,19 @@ def without_torch(given: Sequence[Any]) -> dict[str, str]:
 
 
 def _made(
-    one: Any, allowed: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int
+    one: Any,
+    allowed: str,
+    metric: str | MetricFunction,
+    recipe: str,
+    rows: int,
+    seed: int,
+    roles: dict[str, Any],
 ) -> tuple[str, Any]:
     if isinstance(one, str):
         cure = nearest(one, NAMES)
         known = f"be some of {', '.join(NAMES)}"
         require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
-        return one, _estimator(one, metric, recipe, rows, seed)
+        return one, _estimator(one, metric, recipe, rows, seed, roles)
     pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
     require(pair, OWNER, "candidates", allowed, repr(one))
     name, estimator = one
@@ -88,7 +100,14 @@ def _made(
     return name, estimator
 
 
-def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int) -> Any:
+def _estimator(
+    name: str,
+    metric: str | MetricFunction,
+    recipe: str,
+    rows: int,
+    seed: int,
+    roles: dict[str, Any],
+) -> Any:
     match name:
         case "linear":
             return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
@@ -108,7 +127,7 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
             )
         case _:  # the ensemble has a rule of its own
             classifier = stairs.aligned_classifier()
-            return classifier(metric, recipe=recipe, decision="argmax", random_state=seed)
+            return classifier(metric, recipe=recipe, decision="argmax", random_state=seed, **roles)
 
 
 def chosen_recipe(recipe: str | None, constraint: str | None) -> str:

@@ -57,13 +57,15 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
             holds out no row more than once; or "prefit"
             for a classifier that was fitted before, on other rows than those given to `fit`.
         pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
+        classes: all labels, also those without rows, in the order of a metric of ordinal classes or
+            of costs; None for the sorted labels of the rows, or the order of an ordered column of
+            pandas or polars. Columns stay in the order of `classes_`.
         n_jobs: how many folds are trained at once.
         random_state: seed of the folds if `cv` is a number.
 
     Attributes:
         estimator_: the classifier, trained on all rows.
-        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
-            two, the positive one is the last.
+        rule_: the `DecisionRule` that `predict` uses, for the columns of `predict_proba`.
         classes_: the labels, sorted; if multilabel, the numbers of the columns.
         cv_results_: what the rule gains. `rule_scores` and `argmax_scores` are the metric (negated
             if a cost) on each fold, of the rule fitted to the other folds and of argmax, and
@@ -102,6 +104,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         confidence: float | None = None,
         cv: Any = 5,
         pos_label: Any = None,
+        classes: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -112,6 +115,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         self.confidence = confidence
         self.cv = cv
         self.pos_label = pos_label
+        self.classes = classes
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -146,12 +150,12 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         fixed = prefit or isinstance(self.estimator, FrozenEstimator)
         known = self.estimator.classes_ if fixed else None
         metric = resolve(self.metric, owner=OWNER)
-        y, targets, codes = read_targets(OWNER, y, metric, self.pos_label, known)
+        y, targets, codes = read_targets(OWNER, y, metric, self.pos_label, known, self.classes)
         X, y = indexable(X, y)
         settings = self._settings(targets)
         groups = row_groups(OWNER, groups, len(y))
         constraint_groups = row_groups(OWNER, constraint_groups, len(y), "constraint_groups")
-        settings.check(OWNER, constraint_groups)
+        settings.check(OWNER, constraint_groups, multilabel=targets.multilabel)
         weight = row_weights(OWNER, sample_weight, len(y))
         given = row_weights(OWNER, sample_weight, len(y), given=True)
         params |= fit_arguments(self.estimator, sample_weight=given)
@@ -189,7 +193,7 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
         If multilabel, the probability of each label, (n, n_labels).
         """
         check_is_fitted(self)
-        return self._targets.sorted(self._scores(X)["probabilities"])
+        return self._scores(X)["probabilities"]
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -207,5 +211,5 @@ class AlignedDecisionCV(MetaEstimatorMixin, Aligned):
 
 
 def _scores(model: Any, X: Any, method: Method, targets: Targets) -> np.ndarray:
-    """Scores by a classifier, with columns in the order of the rule."""
-    return class_scores(model, X, method, targets.ordered, multilabel=targets.multilabel)
+    """Scores by a classifier, with columns in the order of `classes_`."""
+    return class_scores(model, X, method, targets.classes, multilabel=targets.multilabel)

@@ -51,8 +51,8 @@ class AlignedEnsemble(Aligned):
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
             function of a `Confusion`. Names without an average ("f1") are for two classes.
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
-            All see the columns as numbers (`FrameEncoder`), and class codes, of two the positive
-            one last.
+            All see the columns as numbers (`FrameEncoder`), and class codes, the places in
+            `classes_`.
             "network" is `AlignedClassifier`, which needs PyTorch, "boosting" scikit-learn's
             histogram gradient boosting, "forest" extra trees, "linear" logistic regression of
             scaled columns. Their probabilities are calibrated, and their weights in the mean
@@ -63,6 +63,7 @@ class AlignedEnsemble(Aligned):
         constraint: such as "recall >= 0.9", see `fit_decision`.
         confidence: probability that the constraint holds on new data, see `AlignedDecisionCV`.
         pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
+        classes: all labels in the order of the metric, see `AlignedDecisionCV`.
         time_limit: seconds for all of `fit`. Candidates are trained from fast to slow; one whose
             folds would not fit in is left out (`left_out_`). The first is always trained, and a
             fold that has begun is trained to its end.
@@ -76,8 +77,7 @@ class AlignedEnsemble(Aligned):
         calibrations_: the rule whose `probabilities` of each of these candidates are mixed.
         models_: the models of the folds, by the name of each candidate that was tried.
         rules_: the rule of each candidate alone.
-        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
-            two, the positive one is the last.
+        rule_: the `DecisionRule` that `predict` uses, for the columns of `predict_proba`.
         cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
             candidate, and a last one for the ensemble. "candidate" is its name, "weight" that of
             `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
@@ -140,6 +140,7 @@ class AlignedEnsemble(Aligned):
         constraint: str | None = None,
         confidence: float | None = None,
         pos_label: Any = None,
+        classes: Any = None,
         time_limit: float | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -152,6 +153,7 @@ class AlignedEnsemble(Aligned):
         self.constraint = constraint
         self.confidence = confidence
         self.pos_label = pos_label
+        self.classes = classes
         self.time_limit = time_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -200,7 +202,7 @@ class AlignedEnsemble(Aligned):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes): the weighted mean, before the rule's own calibration."""
         check_is_fitted(self)
-        return self._targets.sorted(self._scores(X)["probabilities"])
+        return self._scores(X)["probabilities"]
 
     def only(self, name: str) -> Self:
         """One candidate with its rule, as a classifier of its own."""
@@ -238,7 +240,8 @@ class AlignedEnsemble(Aligned):
         warn_of_lost(targets, rows.y, parts)
         most = max(len(training) for training, _ in parts)
         recipe = chosen_recipe(None, self.constraint)
-        candidates = build(self.candidates, self.metric, recipe, most, seed)
+        candidates = build(self.candidates, self.metric, recipe, most, seed, targets.of_codes)
+        metric = targets.placed(OWNER, metric)
         with narrated(self.verbose) as tell:
             judge, trials, left_out = run_trials(
                 candidates,

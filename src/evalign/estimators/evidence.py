@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from evalign.core.checks import require
+from evalign.core.class_order import ClassOrder
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Infeasible, parse
+from evalign.core.constraints import Constraint, Infeasible, parse
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.decisions import Decision, DecisionRule, fit_decision
+from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.fit import fit_codes
 from evalign.decisions.promise import NotPromisedWarning
 from evalign.decisions.settings import FitSettings
 from evalign.estimators.out_of_fold import OWNER, OutOfFoldScores
@@ -25,19 +27,38 @@ Labels = dict[str, np.ndarray]  # by each way: (N,) or (N, L); −1 where there 
 
 @dataclass(frozen=True)
 class RuleSettings:
-    """Arguments of `fit_decision`."""
+    """Arguments of `fit_decision`; `classes` are in the order of the columns."""
 
     metric: str | MetricFunction
     decision: Decision
     constraint: str | None
     classes: Sequence[Any]
     confidence: float | None = None
+    order: Sequence[Any] | None = None
+    pos_label: Any = None
 
-    def check(self, owner: str, groups: np.ndarray | None) -> None:
+    @property
+    def class_order(self) -> ClassOrder:
+        """How the metric counts the classes."""
+        return ClassOrder(len(self.classes), self.classes, self.order, self.pos_label)
+
+    def resolved(self, owner: str, *, multilabel: bool = False) -> Metric:
+        """The metric of labels as codes: it knows the positive class and the order."""
+        metric = resolve(self.metric, owner=owner)
+        return metric if multilabel else self.class_order.placed(owner, metric)
+
+    def constraints(self, owner: str, *, multilabel: bool = False) -> tuple[Constraint, ...]:
+        """The constraints on labels as codes."""
+        parts = () if self.constraint is None else parse(self.constraint, self.classes, owner=owner)
+        if multilabel:
+            return parts
+        return tuple(self.class_order.placed_constraint(owner, each) for each in parts)
+
+    def check(self, owner: str, groups: np.ndarray | None, *, multilabel: bool = False) -> None:
         """Refuse settings that no rule can meet, before a classifier is trained."""
         given = {"constraint": self.constraint, "classes": self.classes}
         FitSettings(owner, self.metric, self.decision, confidence=self.confidence, **given)
-        parts = parse(self.constraint, self.classes, owner=owner) if self.constraint else ()
+        parts = self.constraints(owner, multilabel=multilabel)
         gap = next((each.text for each in parts if each.gap), None)
         number = 0 if groups is None else len(np.unique(groups))
         allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
@@ -64,18 +85,24 @@ class RuleSettings:
         """Fit the rule, or argmax, which heeds no constraint."""
         argmax = way == "argmax" or self.doubt(oof) is not None
         decision = "argmax" if argmax else self.decision
-        return fit_decision(
+        settings = FitSettings(
+            "fit_decision",
+            self.metric,
+            decision,
+            "multilabel" if oof.multilabel else None,
+            None if argmax else self.constraint,
+            None if argmax else self.confidence,
+            self.classes,
+            pos_label=self.pos_label,
+            order=self.order,
+        )
+        return fit_codes(
+            settings,
             **oof.argument,
             y=oof.y,
-            metric=self.metric,
-            decision=decision,
-            task="multilabel" if oof.multilabel else None,
             sample_weight=oof.weight,
-            constraint=None if argmax else self.constraint,
-            groups=None if argmax else oof.groups,
-            confidence=None if argmax else self.confidence,
-            classes=self.classes,
             offsets=oof.offsets,
+            constraint_groups=None if argmax else oof.groups,
         )
 
     def rule_without(self, oof: OutOfFoldScores, fold: int, way: str) -> DecisionRule | None:
@@ -128,7 +155,7 @@ def cross_fit(
         for way in WAYS:
             rule = settings.rule_without(seen, fold, way)
             if rule is not None:
-                labels[way][own] = rule(**seen.take(own).argument)
+                labels[way][own] = rule.codes(**seen.take(own).argument)
     return labels
 
 
@@ -146,7 +173,8 @@ def evidence(oof: OutOfFoldScores, settings: RuleSettings) -> tuple[DecisionRule
 
     See `AlignedDecisionCV.cv_results_` for the names.
     """
-    metric, number = resolve(settings.metric, owner=OWNER), len(settings.classes)
+    metric = settings.resolved(OWNER, multilabel=oof.multilabel)
+    number = len(settings.classes)
     labels, rule = cross_fit(oof, settings), settings.rule(oof)
     result: dict[str, Any] = {}
     for way, given in labels.items():
@@ -186,7 +214,7 @@ def _slacks(oof: OutOfFoldScores, settings: RuleSettings, labels: np.ndarray) ->
     groups = np.zeros(len(labels)) if oof.groups is None else oof.groups
     parts = [of(known & (groups == group)) for group in np.unique(groups[known])]
     whole, slacks = of(known), {}
-    for each in parse(settings.constraint or "", settings.classes, owner=OWNER):
+    for each in settings.constraints(OWNER, multilabel=oof.multilabel):
         alone = each.gap and len(parts) < 2
         slacks[each.text] = np.nan if alone else each.slack(whole, parts).item()
     return slacks

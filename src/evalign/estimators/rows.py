@@ -17,7 +17,7 @@ class LabelledRows(NamedTuple):
 
     Args:
         X: the matrix of `Features`, dense or sparse.
-        y: class codes, of two the positive one last, or 0 and 1 (N, L).
+        y: class codes, or 0 and 1 (N, L).
         weight: a weight per row.
         groups: a value per row, or None; rows of one value stay together.
         constraint_groups: those of a constraint on the gap between groups, or None.
@@ -51,7 +51,9 @@ def read_rows(
 
     Columns are learnt from the rows of weight above 0. Warn if classes of a table have few.
     """
-    y, targets, codes = read_targets(owner, y, metric, estimator.pos_label)
+    y, targets, codes = read_targets(
+        owner, y, metric, estimator.pos_label, classes=estimator.classes
+    )
     given, number = read(type(estimator)(), X, reset=True), len(y)
     weight = row_weights(owner, sample_weight, number)
     weight = np.ones(number) if weight is None else weight

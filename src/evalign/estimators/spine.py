@@ -38,7 +38,7 @@ def register_models() -> None:
 
 
 class Aligned(ClassifierMixin, BaseEstimator):
-    """A classifier with a decision rule. Its classes are those of the rule, in `_targets.order`."""
+    """A classifier with a decision rule, whose classes are `classes_`, in their order."""
 
     metric: Any
     decision: Any
@@ -53,7 +53,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
         archive.register(cls, saved, opener(cls))
 
     def _scores(self, X: Any) -> dict[str, Any]:
-        """The argument of the rule for some rows, with columns in the order of the rule."""
+        """The argument of the rule for some rows, with columns in the order of `classes_`."""
         raise NotImplementedError
 
     @property
@@ -64,7 +64,7 @@ class Aligned(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Labels, by the fitted rule; if multilabel, 0 and 1 (n, n_labels)."""
         check_is_fitted(self)
-        return self._targets.decode(np.asarray(self.rule_(**self._scores(X))))
+        return self._targets.decode(self.rule_.codes(**self._scores(X)))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
@@ -106,7 +106,16 @@ class Aligned(ClassifierMixin, BaseEstimator):
 
     def _settings(self, targets: Targets) -> RuleSettings:
         constraint, confidence = self.constraint, self.confidence
-        return RuleSettings(self.metric, self.decision, constraint, targets.names, confidence)
+        order = targets.class_order
+        return RuleSettings(
+            self.metric,
+            self.decision,
+            constraint,
+            targets.names,
+            confidence,
+            order.order,
+            order.pos_label,
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "rule_")
@@ -118,14 +127,19 @@ class Aligned(ClassifierMixin, BaseEstimator):
 
     def _restore(self, state: dict[str, Any]) -> None:
         targets = Targets(*(state[name] for name in Targets._fields))
-        classes, order, many, columns = targets
+        classes = targets.classes
+        many = targets.multilabel
+        columns = targets.columns
         rule, number = state["rule"], len(classes)
         ok = type(rule) is DecisionRule and (rule.task == "multilabel") is many
         require(ok, "state", "rule", "be a rule for the labels", type(rule).__name__)
         ok = classes.ndim == 1 and number == len(rule.gain) and number > 1
         ok = ok and np.array_equal(np.unique(classes), classes)
-        ok = ok and np.array_equal(np.sort(order), np.arange(number))
         ok = ok and (columns is None or len(columns) == number)
+        ok = ok and (targets.pos_label is None or targets.pos_label in classes.tolist())
+        order = targets.order
+        ok = ok and (order is None or (type(order) is list and len(order) == number))
+        ok = ok and (order is None or all(label in classes.tolist() for label in order))
         require(ok, "state", "classes", f"be sorted and {len(rule.gain)}", classes[:3].tolist())
         self._targets = targets
         self.rule_ = rule if isinstance(self.metric, str) else replace(rule, metric=self.metric)

@@ -106,6 +106,7 @@ class Contents:
         baseline: a standard model with a decision rule of the same kind.
         weight: (n,) sample weights.
         groups: (n,) rows of one group are resampled together.
+        constraint_groups: (n,) the groups between which the constraint bounds a gap.
         seed: seed of the resampling.
         source: where the rows come from, for the head of the page.
         cards: {title: {name: value}}, shown verbatim.
@@ -132,6 +133,7 @@ class Contents:
     findings: ModelFindings | None = None
     constraint: str | None = None
     columns: list[dict[str, Any]] = field(default_factory=list)
+    constraint_groups: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         rows, classes = len(self.y), len(self.classes)
@@ -150,6 +152,7 @@ class Contents:
         check_codes("y", self.y)
         check("weight", self.weight, rows)
         check("groups", self.groups, rows)
+        check("constraint_groups", self.constraint_groups, rows)
         for model in self.models:
             check_codes(f"predicted of {model.name}", model.predicted)
             check(f"probabilities of {model.name}", model.probabilities, rows, classes)
@@ -189,8 +192,9 @@ class Contents:
     def keeps(self, predicted: np.ndarray) -> bool:
         """Whether predicted codes keep to the constraint on these rows."""
         hard = self.hard(predicted, matrix=True)
+        of_groups = self.hard_by_group(predicted)
         parts = parse(self.constraint or "", self.classes)
-        return all(each.slack(hard).item() >= 0 for each in parts)
+        return all(each.slack(hard, of_groups).item() >= 0 for each in parts)
 
     @property
     def metric_name(self) -> str:
@@ -210,6 +214,15 @@ class Contents:
             sample_weight=self.weights[rows],
             matrix=matrix,
         )
+
+    def hard_by_group(self, predicted: np.ndarray) -> list[Confusion]:
+        """The confusion matrix of predicted codes in each group of the constraint."""
+        if self.constraint_groups is None:
+            return []
+        return [
+            self.hard(predicted, matrix=True, rows=self.constraint_groups == group)
+            for group in np.unique(self.constraint_groups)
+        ]
 
 
 def _is_number(value: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from evalign.core.errors import InputError, NeedsTorch
 
-VERSION = 11  # of all formats
+VERSION = 12  # of all formats
 MAX_JSON_BYTES = 2**28  # measured before a document is read
 
 

@@ -97,17 +97,38 @@ class Labels:
     Args:
         column: name of the label column.
         values: all strings, or all whole numbers.
+        chosen: whether a person chose the order, which then is that of ordinal classes and costs.
     """
 
     column: str
     values: tuple[str | int, ...]
+    chosen: bool = False
 
     @classmethod
-    def of(cls, frame: Any, column: str, positive: str | None, source: object) -> "Labels":
-        """The classes of a table, sorted (as numbers if all are numbers), with `positive` last."""
+    def of(
+        cls,
+        frame: Any,
+        column: str,
+        positive: str | None,
+        source: object,
+        classes: Sequence[str] | None = None,
+    ) -> "Labels":
+        """The classes of a table, sorted (as numbers if all are numbers), with `positive` last.
+
+        `classes` are all of them in an order of their own; some may have no rows.
+        """
         what = f"Column {column!r} of {source}"
         names, counts = np.unique(_texts(frame[column], what), return_counts=True)
         values: list[Any] = [*_sorted(names.tolist())]
+        if classes is not None:
+            values = [*_as_numbers(classes)]
+            unnamed = sorted({*names.tolist()} - {*classes})
+            if unnamed or len({*classes}) < len(classes):
+                got = f"Got {listed(list(classes))}. The column holds {listed(names.tolist())}"
+                raise InputError(f"--classes must name every class of {column!r} once. {got}.")
+            if positive is not None and len(classes) == 2 and classes[-1] != positive:
+                allowed = "be the last of two --classes"
+                raise InputError(f"--positive must {allowed}. Got {positive!r}.")
         if len(names) == 1:
             raise InputError(f"{what} must hold two classes or more. Got {names[0]!r} alone.")
         if counts.min() == 1:
@@ -121,8 +142,8 @@ class Labels:
                 cure = "" if positive in names else nearest(positive, names)
                 got = f"Got {positive!r}; the classes are {listed(names.tolist(), 3)}."
                 raise InputError(f"--positive must {allowed}. {got} {cure}".rstrip())
-            values.sort(key=lambda value: str(value) == positive)
-        return cls(column, tuple(values))
+            values.sort(key=lambda value: str(value) == positive)  # the others keep their order
+        return cls(column, tuple(values), classes is not None or positive is not None)
 
     @property
     def names(self) -> list[str]:
@@ -132,6 +153,16 @@ class Labels:
     def array(self) -> np.ndarray:
         """The classes as estimators take them."""
         return np.array(self.values)
+
+    @property
+    def order(self) -> list[str | int] | None:
+        """The classes in the order that a person chose; None if nobody did."""
+        return list(self.values) if self.chosen else None
+
+    @property
+    def columns(self) -> list[str | int]:
+        """The classes in the order of the columns of `predict_proba`."""
+        return sorted(self.values)  # type: ignore[type-var]
 
     @property
     def positive(self) -> str | int | None:
@@ -159,6 +190,12 @@ def _texts(column: Any, what: str) -> np.ndarray:
         cure = "Fill them in, or remove these rows (NA, None and the like are gaps)."
         raise InputError(f"{what} has no label in {which}. {cure}")
     return np.array([level_text(value) for value in column.tolist()], dtype=object)
+
+
+def _as_numbers(texts: Sequence[str]) -> Sequence[str | int]:
+    """Classes in their order, as numbers where that loses nothing."""
+    by_text = {str(value): value for value in _sorted(list(texts))}
+    return [by_text[text] for text in texts]
 
 
 def _sorted(texts: list[str]) -> Sequence[str | int]:

@@ -15,12 +15,13 @@ from torch import nn
 
 from evalign.core import stairs
 from evalign.core.checks import require
+from evalign.core.class_order import without_order
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimators.candidates import RECIPES
 from evalign.estimators.out_of_fold import OutOfFoldScores
 from evalign.estimators.rows import read_rows
 from evalign.estimators.spine import Aligned
-from evalign.estimators.targets import warn_of_lost
+from evalign.estimators.targets import Targets, warn_of_lost
 from evalign.tables.features import Features, read
 from evalign.training.classifier_module import RowsToLabels
 from evalign.training.classifier_rows import OWNER, dense, hold_out, read_validation
@@ -43,6 +44,7 @@ class AlignedClassifier(Aligned):
             function of a `Confusion`. Names without an average ("f1") are for two classes.
         pos_label: the positive class of two, class 1 of the metric; None for `classes_[1]`, the
             last in order.
+        classes: all labels in the order of the metric, see `AlignedDecisionCV`.
         recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
             "cross_entropy" or "east". None is "aligned", or "cross_entropy" with a constraint.
             "east" is the paper's method to the letter: `MetricLoss`, a macro average over all
@@ -72,9 +74,10 @@ class AlignedClassifier(Aligned):
     Attributes:
         classes_: the labels, sorted; if multilabel, the numbers of their columns.
         history_: a record per epoch, see `evalign.training.fit`.
-        network_: the trained network. Of two classes, its last logit is the positive one's.
-        rule_: the `DecisionRule` that `predict` uses. It takes the network's logits, so its
-            `threshold` is not on the scale of `predict_proba`.
+        network_: the trained network. Its logits are in the order in which the metric counts the
+            classes: of two classes, the last one is the positive one's.
+        rule_: the `DecisionRule` that `predict` uses. It takes the network's logits in the order of
+            `classes_`, so its `threshold` is not on the scale of `predict_proba`.
         features_: the `Features`: what was learned about the columns, and which were dropped.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -90,6 +93,7 @@ class AlignedClassifier(Aligned):
     history_: History
     features_: Features
     _scaler: QuantileNormal
+    _places: tuple[int, ...]  # the place in `classes_` of each logit of the network
     _seed: int
     trains_a_network = True  # so that an ensemble leaves it all threads
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -107,6 +111,7 @@ class AlignedClassifier(Aligned):
         metric: str | MetricFunction = "f1_macro",
         *,
         pos_label: Any = None,
+        classes: Any = None,
         recipe: str | None = None,
         network: str | Callable[[int, int], nn.Module] = "auto",
         decision: str = "tuned",
@@ -124,6 +129,7 @@ class AlignedClassifier(Aligned):
     ) -> None:
         self.metric = metric
         self.pos_label = pos_label
+        self.classes = classes
         self.recipe = recipe
         self.network = network
         self.decision = decision
@@ -187,12 +193,15 @@ class AlignedClassifier(Aligned):
             warn_of_lost(targets, rows.y, [parts])
             training, validation = (rows.take(part) for part in parts)
         settings = self._settings(targets)
-        settings.check(OWNER, validation.constraint_groups)  # before training
+        # Before training
+        settings.check(OWNER, validation.constraint_groups, multilabel=targets.multilabel)
+        places = targets.places(OWNER, metric)
+        back = np.argsort(places)
         network, scaler, history, logits, offsets = train(
             arguments,
-            training,
-            validation,
-            metric=metric,
+            training._replace(y=_renumbered(training.y, back, targets)),
+            validation._replace(y=_renumbered(validation.y, back, targets)),
+            metric=without_order(metric),  # its classes are in this order
             classes=len(targets.classes),
             features=features,
             seed=seed,
@@ -200,17 +209,18 @@ class AlignedClassifier(Aligned):
         )
         equal, number = np.ptp(validation.weight) == 0, np.arange(len(validation.y))
         oof = OutOfFoldScores(
-            logits.numpy(),
+            logits.numpy()[:, back],
             "decision_function",
             validation.y,
             None if equal else validation.weight,
             number,
             number,
             validation.constraint_groups,
-            stairs.as_numpy(offsets),
+            None if offsets is None else stairs.as_numpy(offsets)[back],
         )
         self.rule_, self._targets = settings.rule(oof), targets
         self.network_, self.history_, self.features_ = network, history, features
+        self._places = places
         self._scaler, self._seed = scaler, seed
         self._set_columns(features)
         return self
@@ -221,13 +231,13 @@ class AlignedClassifier(Aligned):
         If multilabel, the probability of each label, (n, n_labels).
         """
         check_is_fitted(self)
-        return self._targets.sorted(self.rule_.probabilities(self._scores(X)["logits"]))
+        return self.rule_.probabilities(self._scores(X)["logits"])
 
     def as_module(self) -> nn.Module:
         """From rows of an array of numbers to labels and probabilities, as a module.
 
         It compiles, and `torch.onnx.export` takes it; preprocessing, network and rule are inside.
-        Labels (n,) are indices into `rule_.classes`, probabilities (n, n_classes) are in their
+        Labels (n,) are indices into `classes_`, probabilities (n, n_classes) are in their
         order; if multilabel, labels are 0 or 1, (n, n_labels). Gaps are NaN. A row with an
         infinity, which `predict` refuses, gets the label −1 and NaN for probabilities.
         """
@@ -255,7 +265,7 @@ class AlignedClassifier(Aligned):
         logits = torch.cat([blockwise(self.network_, block, device) for block in inputs])
         finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."
         require(finite, OWNER, "network", "give finite logits", "others", cure)
-        return {"logits": logits.numpy()}
+        return {"logits": logits.numpy()[:, np.argsort(self._places)]}
 
     def _state(self) -> dict[str, Any]:
         parts = {"features": self.features_, "scaler": self._scaler, "history": self.history_}
@@ -264,6 +274,7 @@ class AlignedClassifier(Aligned):
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
+        self._places = self._targets.places(OWNER, resolve(self.metric, owner=OWNER))
         features, scaler, seed = (state[name] for name in ("features", "scaler", "seed"))
         ok = type(features) is Features
         require(ok, "state", "features", "be learnt columns", type(features).__name__)
@@ -282,3 +293,8 @@ class AlignedClassifier(Aligned):
         self.features_, self.history_ = features, list(state["history"])
         self._scaler, self._seed = scaler, seed
         self._set_columns(features)
+
+
+def _renumbered(y: np.ndarray, back: np.ndarray, targets: Targets) -> np.ndarray:
+    """The logit of the network that each class code goes with."""
+    return y if targets.multilabel else back[y]

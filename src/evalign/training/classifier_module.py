@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,13 +28,15 @@ class RowsToLabels(nn.Module):
         fill = torch.tensor([column.fill for column in columns], dtype=torch.float64)
         self.register_buffer("fill", fill)
         self.scaler, self.network = classifier._scaler, classifier.__getstate__()["network_"]
+        self.back = np.argsort(classifier._places).tolist()
         self.rule = classifier.rule_.as_module(probabilities=True)
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         X = X[:, self.used].double()
         gaps = X.isnan()
         rows = torch.cat([torch.where(gaps, self.fill, X), gaps[:, self.flagged].double()], 1)
-        labels, probabilities = self.rule(self.network(self.scaler(rows).float()))
+        logits = self.network(self.scaler(rows).float())[:, self.back]
+        labels, probabilities = self.rule(logits)
         finite = rows.isfinite().all(1, keepdim=True)  # a graph cannot refuse a row
         labels = torch.where(finite if labels.ndim == 2 else finite.squeeze(1), labels, -1)
         return labels, torch.where(finite, probabilities, torch.nan)

@@ -30,6 +30,7 @@ class RuleModule(nn.Module):
         for name, values in numbers.items():
             self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
         self.multilabel = rule.multilabel
+        self.positive = rule.positive
         self.class_dim = rule.class_dim
         self.probabilities = probabilities
 
@@ -41,7 +42,7 @@ class RuleModule(nn.Module):
         values = logits.double().movedim(class_dim, -1)
         flat = values.flatten(0, -2)
         task = {"multilabel": self.multilabel}
-        rows = formula.log_odds(flat, **task)
+        rows = formula.log_odds(flat, **task, positive=self.positive)
         eta = formula.probabilities(rows, self.factor, self.offsets, **task)
         gains = formula.expected_gains(eta, self.gain, **task)
         labels = formula.with_none(formula.labels(gains, **task), flat, **task)

@@ -69,11 +69,11 @@ def test_tables(tmp_path, name):
         (["--decision", "best"], "'best' is not one of 'argmax', 'tuned', 'expected'."),
         (["--seed", "-1"], "'--seed'"),
         (["--epochs", "many"], "'--epochs'"),
-        (["--group", "visits"], "has no column 'visits'"),
+        (["--groups", "visits"], "has no column 'visits'"),
         (["--weight", "mass"], "has no column 'mass'"),
         (["--weight", "colour"], "finite numbers that are not negative. Got 'red' in row 1."),
-        (["--group", "income"], "must name a group in every row. Fill in its gaps."),
-        (["--group", "country"], "A fifth cannot be held out as test rows"),
+        (["--groups", "income"], "must name a group in every row. Fill in its gaps."),
+        (["--groups", "country"], "A fifth cannot be held out as test rows"),
         (["--drop", "colours"], "Did you mean 'colour'?"),
         (["--positive", "high"], "--positive must be one of two classes of 'label'. Got 'high'"),
         (["--test", "nowhere.csv"], "nowhere.csv"),
@@ -117,7 +117,7 @@ def test_labels_that_training_did_not_have(tmp_path, data):
 def test_a_class_in_one_group():
     """Held out with its group, it would never be learnt."""
     y = np.repeat([0, 1], 20)
-    rows = LabelledFrame(pd.DataFrame({"x": y}), y, None, np.repeat(["a", "b"], 20))
+    rows = LabelledFrame(pd.DataFrame({"x": y}), y, None, np.repeat(["a", "b"], 20), None)
     with pytest.raises(UsageError, match=r"leaves no '(no|yes)' on one side.*--test"):
         rows.hold_out(Labels("y", ("no", "yes")), 0)
 

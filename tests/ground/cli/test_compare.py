@@ -91,7 +91,7 @@ def test_table_and_verdict_for_a_person(data):
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
-    "options", [["--weight", "copies"], ["--group", "household"], ["--positive", "a"]]
+    "options", [["--weight", "copies"], ["--groups", "household"], ["--positive", "a"]]
 )
 def test_options_change_the_scores(binary, result, options):
     other = scores(compared(binary, *options))
@@ -101,12 +101,12 @@ def test_options_change_the_scores(binary, result, options):
 def test_it_tells_the_folds_that_there_were(binary, monkeypatch):
     """Of few groups there are fewer than were asked for."""
     monkeypatch.setattr(command, "DEFAULT", ("linear",))
-    assert compared(binary, "--group", "household", "--folds", 50)["folds"] == 20
+    assert compared(binary, "--groups", "household", "--folds", 50)["folds"] == 20
 
 
 @pytest.mark.usefixtures("few")
 def test_a_cost_is_best_when_small(binary):
-    result = compared(binary, metric="expected_cost[[0, 1], [9, 0]]")
+    result = compared(binary, "--classes", "a,b", metric="expected_cost[[0, 1], [9, 0]]")
     assert result["greater_is_better"] is False
     (*rivals, own), gain = result["candidates"], result["gain"]
     best = min(row["argmax_score"] for row in rivals)
@@ -118,7 +118,7 @@ def test_a_cost_is_best_when_small(binary):
     [
         (["--folds", 1], "Invalid value for '--folds'"),
         (["--metric", "f1_makro"], "Did you mean 'f1_macro'?"),
-        (["--group", "house"], "has no column 'house'"),
+        (["--groups", "house"], "has no column 'house'"),
         (["--positive", "c"], "--positive must be one of two classes of 'label'"),
     ],
 )

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
+import evalign
 from evalign import DecisionRule, fit_decision
 from evalign.decisions.saved_rule import read_state
 from evalign.store.files import write_json
@@ -78,8 +79,8 @@ def test_labels(folder, tmp_path, kind):
     read = pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out)
     assert read.columns.tolist() == [*frame.columns, "prediction"]
     state = read_state(folder / "rule.json")
-    codes = DecisionRule.from_state_dict(state)(probabilities=frame[SORTED].to_numpy())
-    assert read["prediction"].tolist() == np.array(SORTED)[codes].tolist()
+    labels = DecisionRule.from_state_dict(state)(probabilities=frame[SORTED].to_numpy())
+    assert read["prediction"].tolist() == labels.tolist()
     argmax, truth = frame[NAMES].idxmax(axis=1), frame["label"]
     ours, usual = (f1_score(truth, y, average="macro") for y in (read["prediction"], argmax))
     assert ours > usual
@@ -107,7 +108,8 @@ def test_one_column_of_two_classes(tmp_path):
     # The other class as the positive one: the column is then of that class.
     other = written(tmp_path / "other.csv", frame.assign(no=1 - frame.pop("yes")))
     done("decide", other, *OF_TWO, "--positive", "no", "--out", rule)
-    assert json.loads(rule.read_text())["classes"] == ["yes", "no"]
+    saved = json.loads(rule.read_text())
+    assert (saved["classes"], saved["pos_label"]) == (["no", "yes"], "no")
 
 
 @pytest.mark.parametrize("columns", [pytest.param("bare", marks=pytest.mark.slow), "prefixed"])
@@ -247,7 +249,7 @@ def test_a_promise(tmp_path):
     few = written(tmp_path / "few.csv", frame[:40].drop(columns="place"))
     one = written(tmp_path / "one.csv", frame.assign(place="here"))
     how = [*OF_TWO, "--confidence", "0.9", "--out", tmp_path / "rule.json"]
-    bounds = ["--constraint", "recall >= 0.5, gap(recall) <= 0.9", "--groups", "place"]
+    bounds = ["--constraint", "recall >= 0.5, gap(recall) <= 0.9", "--constraint-groups", "place"]
     said = done("decide", data, *how, *bounds)
     assert "gap(recall) <= 0.9: 0." in said.out
     assert "on rows the rule was not fitted to" in said.out
@@ -262,7 +264,7 @@ def test_a_promise(tmp_path):
         (few, ["--constraint", "gap(recall) <= 0.9"], "must be given for a constraint with a gap"),
         (data, ["--constraint", "recall >= 0.5", *bounds[2:]], "must be None without a gap"),
         (few, [], "confidence of evalign decide must come with a constraint"),
-        (one, bounds, "groups of fit_decision must name at least two groups. Got 1."),
+        (one, bounds, "constraint_groups of fit_decision must name at least two groups. Got 1."),
     ]:
         assert text in refused("decide", table, *how, *options)
 
@@ -333,8 +335,9 @@ def test_what_the_best_rule_reaches_is_of_classes_by_their_names(folder, tmp_pat
 
 def test_a_cost_is_shown_as_it_is(fitted):
     frame, cost = two(), [[0, 1], [5, 0]]
-    _, shown = fitted(frame, "--metric", f"expected_cost{cost}", target="truth")
-    _, said = fitted(frame, "--metric", f"expected_cost{cost}", "--json", target="truth")
+    how = ["--metric", f"expected_cost{cost}", "--classes", "no,yes"]
+    _, shown = fitted(frame, *how, target="truth")
+    _, said = fitted(frame, *how, "--json", target="truth")
     told = json.loads(said.out)
     given, true = frame["yes"] > 0.5, frame["truth"] == "yes"
     # The folds are nearly of one size.
@@ -346,3 +349,21 @@ def test_a_cost_is_shown_as_it_is(fitted):
     assert told["greater_is_better"] is False
     assert f", {told['mean_argmax_score']:.3f} with argmax." in shown.out
     assert f"The rule saves {told['gain']:.3f} (95% interval" in shown.out
+
+
+def test_classes_in_an_order_of_their_own(tmp_path):
+    """The rule is that of numbers, whatever the order of the columns; a class may lack rows."""
+    frame = scores().assign(none=0.0)
+    order = [*NAMES, "none"]
+    data = written(tmp_path / "scores.csv", frame)
+    how = ["--target", "label", "--metric", "cohen_kappa_quadratic", "--out", tmp_path / "r.json"]
+    assert "give the order of classes that are text" in refused("decide", data, *how)
+    assert "must name every class" in refused("decide", data, *how, "--classes", "a,b")
+    done("decide", data, *how, "--classes", ",".join(order))
+    rule = evalign.load(tmp_path / "r.json")
+    assert rule.classes == sorted(order)
+    y = frame["label"].map(order.index).to_numpy()
+    plain = fit_decision(y=y, probabilities=frame[order].to_numpy(), metric="cohen_kappa_quadratic")
+    expected = np.array(order)[plain(probabilities=frame[order].to_numpy())]
+    found = rule(probabilities=frame[sorted(order)].to_numpy())
+    assert (found == expected).mean() > 0.98

@@ -167,7 +167,7 @@ def test_other_files_groups_and_weights(tmp_path, fits):
     paths = [tmp_path / name for name in ("data.csv", "test.parquet")]
     for path, part in zip(paths, np.split(np.arange(360), [300]), strict=True):
         written(path, frame.iloc[part].drop(columns="person"))
-    more = ["--test", paths[1], "--group", "visit", "--weight", "mass"]
+    more = ["--test", paths[1], "--groups", "visit", "--weight", "mass"]
     said = done(*fit(paths[0], tmp_path / "run", *more)).err
     assert "too good" not in said
     (given,) = fits
@@ -196,13 +196,28 @@ def test_groups_stay_together(tmp_path, fits):
     frame = table()
     frame["visit"] = frame.pop("person") // 6
     data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--group", "visit"))
+    done(*fit(data, tmp_path / "run", "--groups", "visit"))
     held_out = pd.read_parquet(tmp_path / "run/test_predictions.parquet")["group"]
     assert (held_out.value_counts() == 6).all()
     (given,) = fits
     assert (np.unique(given["groups"], return_counts=True)[1] == 6).all()
     assert not {*given["groups"]} & {*held_out}
     assert len(given["X"]) + len(held_out) == 240
+
+
+def test_a_gap_between_groups(tmp_path):
+    """The groups of a constraint are no column to learn from, and judge the test rows too."""
+    frame = table()
+    frame["place"] = np.where(np.arange(len(frame)) % 2, "here", "there")
+    data = written(tmp_path / "data.csv", frame)
+    bound = ["--constraint", "gap(accuracy) <= 0.9", "--constraint-groups", "place"]
+    given = fit(data, tmp_path / "run", *bound, "--decision", "tuned", "--json")
+    result = json.loads(done(*given).out)
+    kept = pd.read_parquet(tmp_path / "run/test_predictions.parquet")
+    right = kept["model_prediction"] == kept["label"]
+    accuracies = right.groupby(kept["constraint_group"]).mean()
+    assert result["constraints"][0]["test"] == pytest.approx(np.ptp(accuracies))
+    assert "place" not in FinishedRun(tmp_path / "run").columns.features
 
 
 def test_a_column_may_be_dropped_twice(data, tmp_path):

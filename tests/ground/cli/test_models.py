@@ -150,7 +150,7 @@ def test_one_model_and_groups(tmp_path):
     frame["visit"] = frame["person"] // 4
     frame["mass"] = (frame["person"] % 3).astype(float)
     data = written(tmp_path / "data.csv", frame.drop(columns="person"))
-    more = ["--group", "visit", "--weight", "mass"]
+    more = ["--groups", "visit", "--weight", "mass"]
     done(*fit(data, tmp_path / "run", *more, model="linear"))
     run = FinishedRun(tmp_path / "run")
     assert [*run.models] == ["model"]
@@ -178,7 +178,7 @@ def test_classes_are_called_by_their_names(tmp_path):
     frame["group"] = np.where(frame["label"] == "high", "all", np.arange(120) % 40)
     frame.loc[frame["label"].eq("high").cumsum().eq(1).idxmax(), "group"] = "one"
     given = fit(written(tmp_path / "data.csv", frame), tmp_path / "run", model="linear")
-    given = done(*given, "--group", "group", "--seed", 1)  # one by which "all" is trained on
+    given = done(*given, "--groups", "group", "--seed", 1)  # one by which "all" is trained on
     assert "All rows of the classes ['high'] are held out at once" in given.err
     bound = ["--constraint", "recall[low] >= 0.999, recall[high] >= 0.999"]
     hard = written(tmp_path / "hard.csv", two(120)[["income", "member", "label"]])
@@ -219,7 +219,8 @@ def test_without_intervals(tmp_path, monkeypatch):
 def test_a_cost_is_shown_as_it_is(tmp_path):
     data = written(tmp_path / "data.csv", two(120))
     cost = "expected_cost[[0, 1], [2, 0]]"
-    said = done(*fit(data, tmp_path / "run", "--metric", cost, model="linear")).err
+    how = ["--metric", cost, "--classes", "high,low"]
+    said = done(*fit(data, tmp_path / "run", *how, model="linear")).err
     assert re.search(r"^linear: expected_cost\S* .* 0\.\d+ with its rule, 0\.\d+ by", said, re.M)
     # One model is its own blend, and has one row.
     details = json.loads((tmp_path / "run/details.json").read_text())

@@ -73,7 +73,9 @@ def test_several_classes(name):
             a, b, w = given[kept], true[kept], weight[kept]
             for values in (np.arange(4), np.array([-7, 3, 20, 21]), WORDS):
                 plain = SCIKIT_LEARNS[name](b, a)
-                assert_score(name, values[a], values[b], plain)
+                text = values.dtype.kind == "U" and name.endswith(("_linear", "_quadratic"))
+                ordered = {"classes": values[np.union1d(a, b)]} if text else {}
+                assert_score(name, values[a], values[b], plain, **ordered)
             expected = SCIKIT_LEARNS[name](b, a, sample_weight=w)
             assert_score(name, a, b, expected, sample_weight=w)
 
@@ -229,3 +231,23 @@ def test_error(predictions, target, more, text):
 def test_rows_that_none_count_have_no_score():
     with pytest.raises(ValueError, match=r"^y_true of .* must leave a row with a label and a"):
         evalign.score("f1", y_true=[0, 1], y_pred=[0, 1], sample_weight=[0, 0])
+
+
+def test_an_order_of_text():
+    """Text has none of its own: it is named, by `classes` or by the metric."""
+    true, given = ["low", "mid", "high", "high"], ["low", "high", "mid", "high"]
+    names = ["low", "mid", "high"]
+    expected = sk.cohen_kappa_score(true, given, weights="quadratic", labels=names)
+    assert_score("cohen_kappa_quadratic", given, true, expected, classes=names)
+    own = metrics.CohenKappa(weights="quadratic", order=names)
+    assert_score(own, given, true, expected)
+    assert_score(own, given, true, expected, classes=["high", "low", "mid"])
+    with pytest.raises(ValueError, match=r'as in classes=\["high", "low", "mid"\]'):
+        evalign.score("cohen_kappa_quadratic", y_true=true, y_pred=given)
+    matrix = metrics.CohenKappa(weights="linear", order=[2, 0, 1])
+    assert_score(
+        matrix,
+        [0, 1, 2, 2],
+        [2, 1, 2, 0],
+        sk.cohen_kappa_score([2, 1, 2, 0], [0, 1, 2, 2], weights="linear", labels=[2, 0, 1]),
+    )

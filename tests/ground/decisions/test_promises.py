@@ -440,12 +440,14 @@ def test_nothing_is_promised_of_a_group_without_a_row_of_the_class(classes):
     logits = 5.0 * one_hot(y, classes)
     group = (np.arange(900) // classes) % 2
     how = {"metric": "f1_macro", "constraint": "gap(recall[1]) <= 0.2", "confidence": 0.9}
-    assert fit_decision(logits, y, groups=group, **how).promised
+    assert fit_decision(logits, y, constraint_groups=group, **how).promised
     with pytest.warns(UserWarning, match="does not promise"):
-        rule = fit_decision(logits, y, groups=np.where(y == 1, 0, group), **how)
+        rule = fit_decision(logits, y, constraint_groups=np.where(y == 1, 0, group), **how)
     assert rule.promised is False
-    with pytest.raises(ValueError, match="groups of fit_decision must name at least two groups"):
-        fit_decision(logits, y, groups=group, sample_weight=group, **how)
+    with pytest.raises(
+        ValueError, match="constraint_groups of fit_decision must name at least two groups"
+    ):
+        fit_decision(logits, y, constraint_groups=group, sample_weight=group, **how)
 
 
 # What comes out.
@@ -560,11 +562,11 @@ def test_gaps_of_two_classes_are_the_best_of_all_cuts(constraint):
             for labels in ((z > cut).astype(int) for cut in [z.min() - 1, *z])
             if met(constraint, labels, y, groups, 2)
         ]
-        rule = fit_decision(logits, y, metric="f1", constraint=constraint, groups=groups)
+        rule = fit_decision(logits, y, metric="f1", constraint=constraint, constraint_groups=groups)
         assert met(constraint, rule(logits), y, groups, 2)
         assert rule.score == pytest.approx(max(scores), abs=SAME)
         words = np.array(["b", "a", "c c"])[groups]
-        same = fit_decision(logits, y, metric="f1", constraint=constraint, groups=words)
+        same = fit_decision(logits, y, metric="f1", constraint=constraint, constraint_groups=words)
         assert np.array_equal(same.gain, rule.gain)
 
 
@@ -578,7 +580,9 @@ def test_gaps_of_three_classes_are_near_brute_force():
         labels = (weights * eta).argmax(1)
         if met(constraint, labels, y, groups, 3):
             scores.append((labels == y).mean().item())
-    rule = fit_decision(logits, y, metric="accuracy", constraint=constraint, groups=groups)
+    rule = fit_decision(
+        logits, y, metric="accuracy", constraint=constraint, constraint_groups=groups
+    )
     assert met(constraint, rule(logits), y, groups, 3)
     assert rule.score >= max(scores) - 2 / 90  # two rows, as for other constraints
 
@@ -586,13 +590,13 @@ def test_gaps_of_three_classes_are_near_brute_force():
 def test_a_gap_that_does_not_bind_changes_nothing():
     logits, y, groups = grouped(3000, 2, 0)
     free = fit_decision(logits, y, metric="accuracy", decision="expected")
-    how = {"metric": "accuracy", "constraint": "gap(recall) <= 0.9", "groups": groups}
+    how = {"metric": "accuracy", "constraint": "gap(recall) <= 0.9", "constraint_groups": groups}
     assert np.array_equal(fit_decision(logits, y, decision="expected", **how).gain, free.gain)
     promised = fit_decision(logits, y, confidence=0.95, **how)
     assert promised.promised
     weight = np.arange(3000) < 2000
     part = fit_decision(logits, y, sample_weight=weight, **how)  # rows of weight 0 are left out
-    alone = how | {"groups": groups[:2000]}
+    alone = how | {"constraint_groups": groups[:2000]}
     assert np.array_equal(part.gain, fit_decision(logits[:2000], y[:2000], **alone).gain)
 
 
@@ -602,22 +606,22 @@ GAP = {"metric": "f1", "constraint": "gap(recall) <= 0.5"}
 WRONG = {
     "no groups": (
         GAP,
-        "groups of fit_decision must be given for a constraint with a gap. Got none. Use "
-        'fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.',
+        "constraint_groups of fit_decision must be given for a constraint with a gap. Got none. "
+        'Use fit_decision with both: constraint="gap(recall) <= 0.05", constraint_groups=groups.',
     ),
     "groups without a gap": (
-        {"metric": "f1", "groups": Y},
-        "groups of fit_decision must be None without a gap. Got groups. Use fit_decision with "
-        'both: constraint="gap(recall) <= 0.05", groups=groups.',
+        {"metric": "f1", "constraint_groups": Y},
+        "constraint_groups of fit_decision must be None without a gap. Got groups. "
+        'Use fit_decision with both: constraint="gap(recall) <= 0.05", constraint_groups=groups.',
     ),
     "one group": (
-        GAP | {"groups": ["a"] * 40},
-        "groups of fit_decision must name at least two groups. Got 1.",
+        GAP | {"constraint_groups": ["a"] * 40},
+        "constraint_groups of fit_decision must name at least two groups. Got 1.",
     ),
     "numbers with fractions": (
-        GAP | {"groups": Z},
-        "groups of fit_decision must be integers or strings. Got float64. Give rows that lack one "
-        "a group of their own.",
+        GAP | {"constraint_groups": Z},
+        "constraint_groups of fit_decision must be integers or strings. Got float64. "
+        "Give rows that lack one a group of their own.",
     ),
     "a confidence of nothing": (
         {"metric": "f1", "confidence": 0.95},
@@ -653,10 +657,13 @@ def test_wrong_arguments_say_what_to_write(name):
 def test_what_has_no_groups_or_promises():
     many = np.stack([Y, Y], 1)
     with pytest.raises(
-        ValueError, match="groups and confidence of fit_decision must be None for multilabel"
+        ValueError,
+        match="constraint_groups and confidence of fit_decision must be None for multilabel",
     ):
         quietly(np.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
-    with pytest.raises(ValueError, match="groups of DecisionFitter must be given for a constraint"):
+    with pytest.raises(
+        ValueError, match="constraint_groups of DecisionFitter must be given for a constraint"
+    ):
         DecisionFitter("f1", constraint="gap(recall) <= 0.5")
     bounds = "recall >= 0.99, precision >= 0.99"
     with pytest.raises(ValueError, match="must be met by some rule on these rows"):

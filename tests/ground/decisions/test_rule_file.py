@@ -100,7 +100,7 @@ def rows_for(rule):
 def labels_of(rule, rows):
     """The labels of a rule as places, or 0 and 1."""
     labels = rule(probabilities=rows)
-    if rule.named:
+    if rule.classes is not None and not rule.multilabel:
         return np.array([rule.classes.index(label) for label in labels.tolist()])
     return np.asarray(labels)
 

@@ -116,11 +116,12 @@ def test_the_positive_class(pos_label):
     names = np.where(Y == 1, "rare", "frequent")
     clf = decided(metric="f1", pos_label=pos_label, constraint="recall >= 0.9", cv=SPLIT)
     clf.fit(X, names)
-    assert clf.rule_.classes[-1] == pos_label
+    assert (clf.rule_.classes, clf.rule_.pos_label) == (["frequent", "rare"], pos_label)
     place = clf.classes_.tolist().index(pos_label)
     p = clf.predict_proba(X)[:, place]
     labels = clf.predict(X)
     np.testing.assert_array_equal(labels == pos_label, p > clf.cv_results_["threshold"])
+    np.testing.assert_array_equal(labels, clf.rule_(probabilities=clf.predict_proba(X)))
     np.testing.assert_array_equal(labels == clf.classes_[1], clf.decision_function(X) > 0)
     assert clf.score(X, names) == pytest.approx(f1_score(names, labels, pos_label=pos_label))
     # The constraint is of the positive class, and holds on the rows held out.
@@ -279,8 +280,8 @@ def test_promises_and_groups():
     clf = decided(metric="f1", constraint=constraint, confidence=0.9, cv=SPLIT)
     clf.fit(X, Y, constraint_groups=groups)
     oof = cross_val_predict(GaussianNB(), X, Y, cv=SPLIT, method="predict_proba")
-    how = {"metric": "f1", "constraint": constraint, "confidence": 0.9, "groups": groups}
-    rule = fit_decision(y=Y, probabilities=oof, **how)
+    how = {"metric": "f1", "constraint": constraint, "confidence": 0.9}
+    rule = fit_decision(y=Y, probabilities=oof, constraint_groups=groups, **how)
     np.testing.assert_allclose(clf.rule_.gain, rule.gain, rtol=1e-7, atol=1e-7)
     assert clf.rule_.promised is True
     given = np.zeros_like(Y)
@@ -288,7 +289,7 @@ def test_promises_and_groups():
         rest = np.setdiff1d(np.arange(len(Y)), rows)
         with warnings.catch_warnings(action="ignore"):  # of too few rows for a promise
             rule = fit_decision(
-                y=Y[rest], probabilities=oof[rest], **how | {"groups": groups[rest]}
+                y=Y[rest], probabilities=oof[rest], constraint_groups=groups[rest], **how
             )
         given[rows] = rule(probabilities=oof[rows])
     slacks = clf.cv_results_["held_out_slacks"]

@@ -194,7 +194,9 @@ def test_the_models_with_a_name(monkeypatch):
 def test_the_positive_class(pos_label):
     arguments = {"pos_label": pos_label, "constraint": "recall >= 0.9"}
     clf = ensemble(candidates=["linear", ("bayes", GaussianNB())], **arguments).fit(X, NAMES)
-    assert clf.rule_.classes[-1] == pos_label
+    assert clf.rule_.classes == clf.classes_.tolist()
+    assert clf.rule_.pos_label == pos_label
+    np.testing.assert_array_equal(clf.predict(X), clf.rule_(probabilities=clf.predict_proba(X)))
     given = clf.predict(X)
     assert recall_score(NAMES, given, pos_label=pos_label) > 0.85
     np.testing.assert_array_equal(given == clf.classes_[1], clf.decision_function(X) > 0)
@@ -372,7 +374,9 @@ def test_a_fit_that_fails_names_the_candidate_and_changes_nothing(blend):
 
 
 def test_a_forest_of_many_rows_is_bounded():
-    few, many = (build(["forest"], "f1", "aligned", rows, 0)["forest"] for rows in (20_000, 20_001))
+    few, many = (
+        build(["forest"], "f1", "aligned", rows, 0, {})["forest"] for rows in (20_000, 20_001)
+    )
     assert few.max_samples is None
     assert many.max_samples == 20_000
     assert many.bootstrap

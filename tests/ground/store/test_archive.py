@@ -155,7 +155,7 @@ def test_what_is_no_saved_thing_says_so(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "list.json").write_text("[1]")
-    (tmp_path / "other.json").write_text('{"format": "GeoJSON", "version": 11}')
+    (tmp_path / "other.json").write_text('{"format": "GeoJSON", "version": 12}')
     with zipfile.ZipFile(tmp_path / "books.zip", "w") as other:
         other.writestr("book.txt", "text")
     for name in ("folder", "notes.txt", "list.json", "other.json", "books.zip"):
@@ -167,7 +167,7 @@ def test_what_is_no_saved_thing_says_so(tmp_path):
     (tmp_path / "run" / "run.json").write_text('{"format": "evalign run", "version": 6}')
     (tmp_path / "rule.json").write_text('{"format": "evalign rule", "version": 3}')
     for name, version in {"run": 6, "rule.json": 3}.items():
-        text = f"has format {version}.*, evalign now reads 11: fit again.$"
+        text = f"has format {version}.*, evalign now reads 12: fit again.$"
         with pytest.raises(StoreError, match=text):
             evalign.load(tmp_path / name)
     archive.save(tmp_path / "training", {"epoch": 1})
@@ -255,8 +255,8 @@ def test_wrong_contents_with_right_checksums(tmp_path):
         {"state_json": b'{"a": {"$object": "nosuch", "state": {}}}'},
         {"state_json": b'{"a": {"$labels": [1]}, "b": {"$array": 3}}'},
         {"state_json": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"},
-        {"manifest_json": b'{"format": "evalign", "version": 11, "kind": "nosuch"}'},
-        {"manifest_json": b'{"format": "evalign", "version": 11, "kind": "Tree"}'},
+        {"manifest_json": b'{"format": "evalign", "version": 12, "kind": "nosuch"}'},
+        {"manifest_json": b'{"format": "evalign", "version": 12, "kind": "Tree"}'},
     ]:
         archive.save(path, TREE)
         forge(path, **member)

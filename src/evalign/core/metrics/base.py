@@ -26,6 +26,7 @@ class Metric(ABC):
         needs_matrix: whether it reads the d × d matrix. Most read the O(classes) sums only.
         nan_if_undefined: whether NaN means that no class has a score, and not that logits are NaN.
         double: whether float32 memberships are too coarse for it, so that losses use float64.
+        ordered: whether it counts classes by their place: costs, or ordinal classes.
         inner_optimum: whether the best threshold lies between all and none. The slopes of other
             metrics, such as recall, lead to one of the ends.
     """
@@ -35,6 +36,7 @@ class Metric(ABC):
     needs_matrix: bool = False
     nan_if_undefined: bool = False
     double: bool = False
+    ordered: bool = False
     inner_optimum: bool = True
 
     @property

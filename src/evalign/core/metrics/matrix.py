@@ -127,10 +127,13 @@ class CohenKappa(MatrixMetric):
     Args:
         weights: None, "linear" (|i − j|) or "quadratic" ((i − j)²); the weighted forms need the
             d × d matrix.
+        order: the classes from the lowest to the highest, by their names in a rule, an estimator
+            and `score`, by their indices in a loss; None for the order that the classes have there.
         zero_division: the score where all rows are of one class and predicted as it, which is 0/0.
     """
 
     weights: Literal["linear", "quadratic"] | None = None
+    order: Sequence[Any] | None = None
 
     stem = "cohen_kappa"
     bounds = (-1.0, 1.0)
@@ -141,7 +144,9 @@ class CohenKappa(MatrixMetric):
         allowed = 'be None, "linear" or "quadratic"'
         require(known, "CohenKappa", "weights", allowed, repr(self.weights))
         if self.weights is not None:
-            self._settle(stem=f"cohen_kappa_{self.weights}", needs_matrix=True)
+            self._settle(stem=f"cohen_kappa_{self.weights}", needs_matrix=True, ordered=True)
+        if self.order is not None:
+            self._settle(order=tuple(np.asarray(self.order, dtype=object).tolist()))
 
     def value(self, c: Confusion) -> Any:
         observed, expected = self._disagreements(c)
@@ -188,7 +193,17 @@ class CohenKappa(MatrixMetric):
 
     def _distance(self, c: Confusion) -> Any:
         """The distance of each pair of classes, (C, C)."""
-        classes = constant(tuple(range(c.num_classes)), c.tp)
+        ranks = list(range(c.num_classes))
+        if self.order is not None:
+            require(
+                sorted(map(str, self.order)) == sorted(map(str, ranks)),
+                "CohenKappa",
+                "order",
+                f"hold the class indices from 0 to {c.num_classes - 1}, as no classes are named",
+                list(self.order),
+            )
+            ranks = [self.order.index(place) for place in ranks]
+        classes = constant(tuple(ranks), c.tp)
         distance = abs(classes[:, None] - classes)
         return distance**2 if self.weights == "quadratic" else distance
 
@@ -205,6 +220,7 @@ class ExpectedCost(MatrixMetric):
     stem = "expected_cost"
     greater_is_better = False
     needs_matrix = True
+    ordered = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

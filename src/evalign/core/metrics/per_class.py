@@ -83,7 +83,7 @@ class FBeta(ClassMetric):
         allowed = 'not be "micro" with a beta per class'
         pooled = self.average == "micro"
         require(not pooled, "FBeta", "average", allowed, '"micro"', "Use one beta for all.")
-        self._settle(beta=tuple(betas.tolist()), stem="f1")
+        self._settle(beta=tuple(betas.tolist()), stem="f1", ordered=True)
 
     def quotients(self, c: Confusion) -> tuple[Quotient, ...]:
         if isinstance(self.beta, int | float):
