@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalign.core.arrays import constant, library, where
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, resolve
 from evalign.core.metrics.averages import Quotient
@@ -167,6 +167,9 @@ def parse(
         recall[1] True 0.9
         fpr False 0.1
     """
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise TypeError(complaint(owner, "constraint", "be a text", kind, EXAMPLE))
     names = None if classes is None else [str(name) for name in classes]
     return tuple(_constraint(term, names, owner) for term in _terms(text, names or []))
 
