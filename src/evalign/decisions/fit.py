@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evalign.core.checks import require
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.task import Task
@@ -99,6 +100,8 @@ def fit_decision(
         array([1, 1])
     """
     owner = "fit_decision"
+    empty = isinstance(y, list) and not y
+    require(not empty, owner, "y", "hold a label for each row", "an empty list")
     scores = logits if probabilities is None else probabilities
     order = classes
     if not is_multilabel(scores, y, task):
