@@ -14,6 +14,10 @@ MANY_SPREADS = 3
 MOST_ROWS = 2**15
 
 
+class ReversedScoresWarning(UserWarning):
+    """Scores of two classes rank the rows of the positive one below the others."""
+
+
 def warn_of_reversed(owner: str, logits: np.ndarray, y: np.ndarray, place: int, name: Any) -> None:
     """Warn if the positive class of two, at its place, has lower scores in its own rows."""
     step = 1 + len(y) // MOST_ROWS
@@ -30,5 +34,6 @@ def warn_of_reversed(owner: str, logits: np.ndarray, y: np.ndarray, place: int, 
         warn(
             f"The scores of {owner} rank rows of {name!r} below the others: the area under the "
             f"curve is {area:.3f}, below 0.5. Are the columns in the order of the classes, and is "
-            f"{name!r} the positive one (pos_label)?"
+            f"{name!r} the positive one (pos_label)?",
+            ReversedScoresWarning,
         )

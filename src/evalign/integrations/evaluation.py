@@ -1,6 +1,7 @@
 """The evaluation that all engines share: the metric of all rows, and the decision rule for them."""
 
 import math
+import warnings
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import DecisionFitter, DecisionRule
+from evalign.decisions.reversed_scores import ReversedScoresWarning
 from evalign.training import TemperatureAnnealing
 from evalign.training.averaging import offsets_of
 from evalign.training.validation import hard_confusion, hard_labels, reading
@@ -69,10 +71,13 @@ class Evaluation:
 
     def fit_rule(self) -> None:
         """Fit the rule to the rows of all ranks."""
-        try:
-            self.fitted = self._fitter.compute()
-        except Infeasible as error:
-            self.fitted = error.with_traceback(None)  # which would hold the rows
+        with warnings.catch_warnings():
+            # A network that has not learnt yet may rank rows so.
+            warnings.simplefilter("ignore", ReversedScoresWarning)
+            try:
+                self.fitted = self._fitter.compute()
+            except Infeasible as error:
+                self.fitted = error.with_traceback(None)  # which would hold the rows
         self._fitter.reset()
 
     @property
