@@ -96,7 +96,9 @@ def fitted(drawn: Rows, goal: str, classes: int, **settings: Any) -> DecisionRul
     metric, constraint = GOALS[goal]
     groups = group if "gap" in constraint else None
     constraint = constraint.format(last=classes - 1)
-    return fit_decision(logits, y, metric=metric, constraint=constraint, groups=groups, **settings)
+    return fit_decision(
+        logits, y, metric=metric, constraint=constraint, constraint_groups=groups, **settings
+    )
 
 
 def reached(rule: DecisionRule, goal: str, population: Rows) -> tuple[float, bool]:

@@ -2,7 +2,3 @@
 
 `import evalign` does not load them. May import `training` and below.
 """
-
-from evalign.core import stairs
-
-stairs.torch_of("evalign.integrations")

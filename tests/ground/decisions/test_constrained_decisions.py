@@ -335,7 +335,9 @@ def test_slopes_of_groups_count_by_their_share_of_a_class():
 def test_an_expected_rule_keeps_its_bound_on_what_it_expects():
     """A group without an expected row of the class has no recall, and cannot violate a gap."""
     arguments = {"metric": "f1", "constraint": "gap(recall) <= 0.1", "decision": "expected"}
-    rule = fit_decision(probabilities=[0.0, 1.0, 0.0], groups=["a", "a", "b"], **arguments)
+    rule = fit_decision(
+        probabilities=[0.0, 1.0, 0.0], constraint_groups=["a", "a", "b"], **arguments
+    )
     assert rule.slacks["gap(recall) <= 0.1"] == pytest.approx(0.1)
     generator = np.random.default_rng(0)
     for classes in (2, 3):
@@ -344,6 +346,13 @@ def test_an_expected_rule_keeps_its_bound_on_what_it_expects():
         hard[groups == 2] = np.eye(classes)[0]
         arguments = {"metric": "f1_macro", "decision": "expected", "probabilities": hard}
         bound = "gap(recall[1]) <= 0.1"
-        assert min(fit_decision(constraint=bound, groups=groups, **arguments).slacks.values()) >= 0
+        assert (
+            min(
+                fit_decision(
+                    constraint=bound, constraint_groups=groups, **arguments
+                ).slacks.values()
+            )
+            >= 0
+        )
         bounds = "recall[1] >= 0.9, precision[1] >= 0.9"
         assert min(fit_decision(constraint=bounds, **arguments).slacks.values()) >= 0

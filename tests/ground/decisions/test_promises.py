@@ -142,7 +142,9 @@ def outcomes(constraint, rows, draws, metric="accuracy", scale=1.0):
     groups = np.arange(rows) % 2 if "gap" in constraint else None
     for seed in range(draws):
         logits, y = three(rows, seed)
-        rule = quietly(scale * logits, y, metric=metric, constraint=constraint, groups=groups)
+        rule = quietly(
+            scale * logits, y, metric=metric, constraint=constraint, constraint_groups=groups
+        )
         if not rule.promised:
             continue
         labels = rule(scale * FRESH)
