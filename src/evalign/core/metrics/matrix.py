@@ -92,7 +92,8 @@ class MatthewsCorrcoef(MatrixMetric):
         by_covariance = safe_ratio(one, safe_sqrt(defined))[..., None]
         value = where(undefined, 0.0, self.value(c))[..., None]
         share = _one_over_total(c)
-        true, predicted = share * c.actual, share * c.predicted
+        true = share * c.actual
+        predicted = share * c.predicted
         # The slope of 1 − Σ p² by p is −2 p, and that of the quotient by it −½ value / (1 − Σ p²).
         by_predicted = value * safe_ratio(predicted, variance_predicted[..., None])
         by_actual = value * safe_ratio(true, variance_true[..., None])
@@ -159,7 +160,8 @@ class CohenKappa(MatrixMetric):
         by_observed = -safe_ratio(one, expected)[..., None]
         by_expected = (safe_ratio(observed, expected) * safe_ratio(one, expected))[..., None]
         share = _one_over_total(c)
-        true, predicted = share * c.actual, share * c.predicted
+        true = share * c.actual
+        predicted = share * c.predicted
         ones = library(c.tp).ones_like(c.tp)
         if self.weights is None:  # O = 1 − Σ tp, E = 1 − Σ t p
             return of_scale(
